@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import windrow as wr
-from windrow.data.join.match import IdentityIndex
+from windrow.data.join.chain import IdentityIndex
 from windrow.errors import CorruptFileError, DataError, MissingColumnError, SpecError, UsageError
 
 if TYPE_CHECKING:

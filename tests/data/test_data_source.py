@@ -14,6 +14,7 @@ import uproot
 
 import windrow.data
 import windrow.data.source
+from windrow.data.once import Once
 from windrow.errors import CorruptFileError, MissingFileError, SpecError
 
 if TYPE_CHECKING:
@@ -123,14 +124,14 @@ def test_a_replaced_file_is_looked_at_again(tmp_path: Path) -> None:
 
 
 def test_old_layouts_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windrow.data.source.Layouts, "LIMIT", 2)
+    monkeypatch.setattr(windrow.data.source, "Once", lambda limit: Once(min(limit, 2)))
     for name in "abc":
         write(tmp_path / f"{name}.root")
     source = windrow.data.open(str(tmp_path / "*.root"))
     assert isinstance(source, windrow.data.FileSource)
     for index in (0, 1, 2, 0):
         source.open(index).close()
-    assert set(source._layouts._known) == {2, 0}
+    assert {index for index, _ in source._layouts._values} == {2, 0}
 
 
 def test_formats_mix_in_one_fileset(tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from searching import examples
+from windrow.data.arrays import concatenate as joined
 from windrow.data.stream import flow as stream_flow
-from windrow.data.stream import sources
-from windrow.data.stream.batches import joined
+from windrow.data.stream import stream as sources
 from windrow.data.stream.flow import Flow
-from windrow.data.stream.sources import DirectoryWatch, Tap, loopback_address, take_from_socket
+from windrow.data.stream.stream import DirectoryWatch, Tap, loopback_address, take_from_socket
 from windrow.errors import DataError, MissingColumnError, SpecError, UsageError
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def test_single_rows_are_copied_a_few_times_each(monkeypatch: pytest.MonkeyPatch
         copied[0] += sum(map(len, parts)) if len(parts) > 1 else 0
         return joined(parts)
 
-    monkeypatch.setattr(stream_flow, "joined", noted)
+    monkeypatch.setattr(stream_flow, "concatenate", noted)
     rows = 10_000
     flow = a_flow(batch=2 * rows)
     for number in range(rows):

@@ -114,8 +114,9 @@ def _trees(one: Input) -> tuple[dict[str, str], dict[str, int], str | None]:
 
     Understanding a large tree takes a while, and whoever opens it to look at its columns counts its rows.
     """
+    from windrow.data.formats.reader import translated
     from windrow.data.formats.root import RNTUPLE, chosen_tree, trees_in
-    from windrow.data.formats.root_files import open_file, translated
+    from windrow.data.formats.root_files import open_file
 
     with translated(one.label), open_file(str(one.location)) as handle:
         classes = trees_in(handle)
@@ -141,7 +142,6 @@ def _columns(reader: Reader) -> dict[str, Column]:
 
 
 def _other_type(reader: Reader, name: str) -> str:
-    """Ask awkward what a column is that holds neither numbers nor lists of them."""
     import awkward as ak
 
     try:
@@ -184,7 +184,6 @@ class Together:
 
     @property
     def common(self) -> tuple[str, ...]:
-        """The columns that every file has with the same type."""
         gone = {name for names in self.missing.values() for name in names}
         return tuple(n for n in self.columns if n not in gone and n not in self.types)
 

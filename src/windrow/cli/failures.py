@@ -42,7 +42,6 @@ class Command(click.Command):
 
 
 def describe(error: BaseException, analysis: Path | None = None, *, debug: bool = False) -> str:
-    """Write an error for the terminal; ``analysis`` is the user's file."""
     if debug:
         return "".join(traceback.format_exception(error)) + _sentence(error)
     text = ""

@@ -79,7 +79,6 @@ def _what(error: BaseException) -> str:
 
 
 def pipeline_in(module: ModuleType, file: Path, pick: str | None = None) -> Pipeline:
-    """Return the pipeline of a module: the only one, the one named ``analysis``, or ``pick``."""
     from windrow.pipeline.pipeline import Pipeline
 
     found = {name: value for name, value in vars(module).items() if isinstance(value, Pipeline)}

@@ -224,7 +224,6 @@ def demo(rows: int, keep: Path | None, workers: int | None) -> int:
 
 
 def _pipeline_options(given: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
-    """Turn what the command line says into the arguments of ``Pipeline.run``."""
     from windrow.pipeline.ordering.policies import POLICIES
 
     options = dict(given)

@@ -189,7 +189,6 @@ def _units(info: FileInfo) -> str:
 
 
 def _overview(merged: Together, *, everything: bool) -> str:
-    """Write collections with their counters, prefixes with their counts, and the single columns."""
     from windrow.cli.contents import grouped
 
     groups, rest = grouped(merged.columns, merged.info)
@@ -276,7 +275,6 @@ def _wrapped(head: str, text: str) -> str:
 
 
 def _listed(columns: Sequence[Column]) -> list[str]:
-    """One line for each column, as ``--all`` and ``--columns`` show them."""
     return _table([(column.name, column.type, _size(column.stored_bytes)) for column in columns], numbers=(2,))
 
 

@@ -114,6 +114,21 @@ def list_dtype(array: ak.Array) -> np.dtype[Any] | None:
     return dtype.newbyteorder("=") if dtype.kind in "biuf" else None
 
 
+def concatenate(parts: Sequence[Any]) -> Any:
+    """Put the pieces of one column together."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    return ak.concatenate(parts)
+
+
+def lists_of(offsets: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> ak.Array:
+    """Return the lists ``numbers[offsets[i]:offsets[i + 1]]``."""
+    content = ak.contents.NumpyArray(numbers)
+    return ak.Array(ak.contents.ListOffsetArray(ak.index.Index64(offsets), content))
+
+
 def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return the numbers in native byte order and contiguous, the same array if they are."""
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
@@ -135,8 +150,7 @@ def native_lists(array: ak.Array) -> ak.Array:
     content = layout.content[: int(offsets[-1])]
     while content.is_indexed:
         content = content.project()
-    numbers = ak.contents.NumpyArray(native(np.asarray(content.data)))
-    return ak.Array(ak.contents.ListOffsetArray(ak.index.Index64(offsets), numbers))
+    return lists_of(offsets, native(np.asarray(content.data)))
 
 
 class ArrayReader:

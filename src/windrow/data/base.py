@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-#: Units larger than this are cut on a fixed grid, so that one unit never decides the memory of a
-#: run.
+#: Units larger than this are cut on a fixed grid, so that one unit never decides the memory of a run.
 MAX_UNIT_ROWS = 262_144
 
 #: Hidden column of a skim: the identity its rows had where they come from.
@@ -88,9 +87,8 @@ class Reader(Protocol):
     def read(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
         """Read ``columns`` of rows [start, stop) in one request.
 
-        Flat columns are native, contiguous NumPy arrays; jagged ones awkward arrays of offsets
-        from 0 over native numbers; others awkward arrays. Callers must not write into them:
-        readers may hand out memory they share.
+        Flat columns are native, contiguous NumPy arrays; jagged ones awkward arrays of offsets from 0 over native
+        numbers; others awkward arrays. Callers must not write into them: readers may hand out memory they share.
         """
         ...
 

@@ -41,9 +41,8 @@ def _prefixes(column: ColumnInfo) -> Iterable[str]:
     first, underscore, rest = column.name.partition("_")
     if not (underscore and first and rest):
         return ()
-    # A longer prefix (boosted_tau_pt -> boosted_tau) counts only if the counter says so:
-    # HLT_IsoMu24 must not become "the records of HLT_IsoMu24_*" in the files that lack this
-    # trigger.
+    # A longer prefix (boosted_tau_pt -> boosted_tau) counts only if the counter says so: HLT_IsoMu24 must not become
+    # "the records of HLT_IsoMu24_*" in the files that lack this trigger.
     counted = (column.counter or "")[1:]
     if counted != first and column.name.startswith(counted + "_") and counted:
         return (first, counted)

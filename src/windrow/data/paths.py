@@ -15,17 +15,6 @@ from typing import Literal
 from windrow.errors import MissingFileError, SpecError
 from windrow.globs import matching
 
-__all__ = [
-    "expand",
-    "file_format",
-    "is_named_like_file",
-    "is_remote",
-    "looks_like_file",
-    "missing_package",
-    "named_error",
-    "split_tree",
-]
-
 PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")
 SUFFIXES = (".root", *PARQUET_SUFFIXES)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")

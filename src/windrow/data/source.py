@@ -5,17 +5,14 @@ A source opens nothing until work reaches an input, and pickles as the descripti
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import awkward as ak
-import numpy as np
-
+from windrow.data.arrays import concatenate
+from windrow.data.once import Once
 from windrow.data.paths import is_remote
 from windrow.data.skim.record import find_skims, merge_records
 from windrow.data.spec import parse
@@ -34,12 +31,21 @@ class FileSource:
     inputs: tuple[Input, ...]
     datasets: Mapping[str, Mapping[str, Any]]  #: metadata per dataset, in fileset order
     grid: int | None = None  #: rows of a unit where the file's own units are not wanted
-    _layouts: Layouts = field(default_factory=lambda: Layouts(), compare=False, repr=False)
+    #: What readers found in the files opened last: a NanoAOD file takes uproot a third of a second to understand,
+    #: under the interpreter lock. Files are worked through in order: a few more than there are workers is enough.
+    _layouts: Once[Any] = field(default_factory=lambda: Once(32), compare=False, repr=False)
 
     def open(self, index: int) -> Reader:
         """Open one input for one thread."""
         source = self.inputs[index]
-        reader = self._layouts.open(source, self.grid)
+        opened: list[Reader] = []
+
+        def understand() -> Any:
+            opened.append(_reader(source, self.grid, None))
+            return getattr(opened[0], "layout", None)
+
+        layout = self._layouts.get((index, _stamp(source)), understand)
+        reader = opened[0] if opened else _reader(source, self.grid, layout)
         try:
             _check_promises(source, reader)
         except CorruptFileError:
@@ -61,42 +67,6 @@ def _read_only(datasets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mappin
     return MappingProxyType({name: MappingProxyType(dict(m)) for name, m in datasets.items()})
 
 
-class Layouts:
-    """What readers found in the files opened last: a second worker need not look for it again.
-
-    A NanoAOD file takes uproot a third of a second to understand, under the interpreter lock.
-    """
-
-    #: Files are worked through in order: a few more than there are workers on a machine is enough.
-    LIMIT = 32
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._opening: dict[int, threading.Lock] = {}
-        self._known: OrderedDict[int, tuple[Any, Any]] = OrderedDict()
-
-    def open(self, source: Input, grid: int | None) -> Reader:
-        """Open an input; workers that come for the same file wait for the first one."""
-        with self._lock:
-            mine = self._opening.setdefault(source.index, threading.Lock())
-        stamp = _stamp(source)
-        with mine:
-            with self._lock:
-                known, layout = self._known.get(source.index, (None, None))
-            if layout is None or known != stamp:
-                reader = _reader(source, grid, None)
-                self._keep(source.index, stamp, getattr(reader, "layout", None))
-                return reader
-        return _reader(source, grid, layout)
-
-    def _keep(self, index: int, stamp: Any, layout: Any) -> None:
-        with self._lock:
-            self._known[index] = (stamp, layout)
-            self._known.move_to_end(index)
-            while len(self._known) > self.LIMIT:
-                self._known.popitem(last=False)
-
-
 def _stamp(source: Input) -> tuple[int, int] | None:
     """Return what shows that a local file was replaced; None where there is nothing to look at."""
     if source.format == "arrays" or is_remote(source.location):
@@ -109,8 +79,7 @@ def _stamp(source: Input) -> tuple[int, int] | None:
 
 
 def _reader(source: Input, grid: int | None, layout: Any) -> Reader:
-    # The formats' libraries are imported when the first such file is opened: they take time to
-    # load.
+    # The formats' libraries are imported when the first such file is opened: they take time to load.
     if source.format == "arrays":
         from windrow.data.arrays import ArrayReader
 
@@ -125,24 +94,18 @@ def _reader(source: Input, grid: int | None, layout: Any) -> Reader:
 
 
 def _check_promises(source: Input, reader: Reader) -> None:
-    rows = reader.info.rows
-    again = "preprocess the fileset again"
+    rows, identity = reader.info.rows, reader.info.identity
+    last = source.steps[-1][1] if source.steps else 0
+    problem = None
     if source.rows is not None and source.rows != rows:
+        problem = f"says {source.rows} rows, the file has {rows}"
+    elif last > rows:
+        problem = f"has a step up to row {last}, the file has {rows} rows"
+    elif source.format == "root" and source.uuid is not None and source.uuid.lower() != identity.lower():
+        problem = f"says uuid {source.uuid}, the file is {identity}: it was replaced"
+    if problem is not None:
         raise CorruptFileError(
-            f"{source.label}: the fileset says {source.rows} rows, the file has {rows}; {again}", file=source.label
-        )
-    if source.steps and source.steps[-1][1] > rows:
-        raise CorruptFileError(
-            f"{source.label}: the fileset has a step up to row {source.steps[-1][1]}, the file has "
-            f"{rows} rows; {again}",
-            file=source.label,
-        )
-    named = source.format == "root" and source.uuid is not None
-    if named and str(source.uuid).lower() != reader.info.identity.lower():
-        raise CorruptFileError(
-            f"{source.label}: the fileset says uuid {source.uuid}, the file is "
-            f"{reader.info.identity}; it was replaced, {again}",
-            file=source.label,
+            f"{source.label}: the fileset {problem}; preprocess the fileset again", file=source.label
         )
 
 
@@ -220,9 +183,22 @@ def table(files: Any, tree: str | None = None, *, columns: Sequence[str] | None 
         raise SpecError(f"a table is read from the files of one dataset, got those of {names}")
     if tree is not None:
         source = replace(source, inputs=tuple(_of(item, tree) for item in source.inputs))
-    parts = [_read(source, index, columns) for index in range(len(source.inputs))]
-    _refuse_unlike(source.inputs, parts)
-    return {name: _joined([part[name] for part in parts]) for name in parts[0]}
+    parts = []
+    for item in source.inputs:
+        reader = source.open(item.index)
+        try:
+            wanted = list(reader.info.columns) if columns is None else list(columns)
+            parts.append(reader.read(wanted, 0, reader.info.rows))
+        finally:
+            reader.close()
+        if unlike := sorted(parts[0].keys() ^ parts[-1].keys()):
+            raise MissingColumnError(
+                f"{unlike[0]!r} is in only one of {source.inputs[0].label} and {item.label}: name the columns you need "
+                "with columns=[...]",
+                column=unlike[0],
+                file=item.label,
+            )
+    return {name: concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _of(item: Input, tree: str) -> Input:
@@ -230,31 +206,3 @@ def _of(item: Input, tree: str) -> Input:
     if item.format != "root":
         raise SpecError(f"{item.label} is no ROOT file and has no trees, but {tree!r} is asked for")
     return replace(item, tree=tree, rows=None, steps=None)
-
-
-def _read(source: FileSource, index: int, columns: Sequence[str] | None) -> dict[str, Any]:
-    reader = source.open(index)
-    try:
-        names = list(reader.info.columns) if columns is None else list(columns)
-        return reader.read(names, 0, reader.info.rows)
-    finally:
-        reader.close()
-
-
-def _refuse_unlike(inputs: Sequence[Input], parts: Sequence[dict[str, Any]]) -> None:
-    for item, part in zip(inputs, parts, strict=True):
-        if unlike := sorted(parts[0].keys() ^ part.keys()):
-            raise MissingColumnError(
-                f"{unlike[0]!r} is in only one of {inputs[0].label} and {item.label}: name the columns you need with "
-                "columns=[...]",
-                column=unlike[0],
-                file=item.label,
-            )
-
-
-def _joined(parts: Sequence[Any]) -> Any:
-    if len(parts) == 1:
-        return parts[0]
-    if all(isinstance(part, np.ndarray) for part in parts):
-        return np.concatenate(parts)
-    return ak.concatenate(parts)

@@ -24,8 +24,6 @@ from windrow.data.base import Input
 from windrow.data.paths import expand, file_format, is_named_like_file, is_remote, looks_like_file, split_tree
 from windrow.errors import SpecError
 
-__all__ = ["BARE_DATASET", "Parsed", "parse"]
-
 #: The dataset of data that come without a name.
 BARE_DATASET = "data"
 

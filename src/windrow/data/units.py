@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-#: Smaller file units are joined up to this many rows: filling a histogram has a fixed cost of some
-#: 0.2 ms, for every output, region and variation. Units of 200 K rows instead of 100 K made a
-#: selection with six of them 9 % faster.
+#: Smaller file units are joined up to this many rows: filling a histogram has a fixed cost of some 0.2 ms, for every
+#: output, region and variation. Units of 200 K rows instead of 100 K made a selection with six of them 9 % faster.
 MIN_UNIT_ROWS = 131_072
 
 #: Columns may be left out for smaller pieces than outputs are evaluated on, as small as this: below
@@ -84,9 +83,8 @@ def cluster_borders(
 ) -> tuple[int, ...]:
     """Return the cluster borders a TTree records, or () if it records none.
 
-    ``range_ends[i]`` is the last row of the i-th range of clusters of ``range_sizes[i]`` rows;
-    rows after the last range have clusters of ``auto_flush`` rows. A size that is not positive
-    means the range is not cut further.
+    ``range_ends[i]`` is the last row of the i-th range of clusters of ``range_sizes[i]`` rows; rows after the last
+    range have clusters of ``auto_flush`` rows. A size that is not positive means the range is not cut further.
     """
     if not len(range_ends) and auto_flush <= 0:
         return ()

@@ -148,7 +148,6 @@ def _dataset_name(path: str) -> str:
 def _fileset(
     sources: Sequence[str], files: Mapping[str, Sequence[str]], source: Source, found: Sequence[Contents]
 ) -> str:
-    """Write the datasets of the analysis; simulation is what has a weight of simulation in all its files."""
     from windrow.cli.new.design import WEIGHTS
 
     simulated = dict.fromkeys(files, True)

@@ -100,7 +100,6 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def _read_values(source: Source, column: str) -> np.ndarray[Any, Any]:
-    """Return the first values of a column of one number per row, without those that are not finite."""
     parts = [np.asarray(part[column]) for part in read_sample(source, [column])]
     values = np.concatenate(parts) if parts else np.empty(0)
     return values[np.isfinite(values)]

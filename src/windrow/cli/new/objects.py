@@ -73,7 +73,6 @@ class Objects:
 
 
 def read_sample(source: Source, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the columns of the first rows of each file that has rows."""
     for one in source.inputs:
         reader = source.open(one.index)
         try:

@@ -39,6 +39,5 @@ def fill(file: str, values: Mapping[str, str | None]) -> str:
 
 
 def fill_directory(kind: str, name: str, values: Mapping[str, str | None]) -> dict[str, str]:
-    """Fill the templates of a kind of analysis; return the texts by file name."""
     files = sorted(path.name for path in (TEMPLATES / kind).iterdir() if path.is_file())
     return {file.replace("analysis", name): fill(f"{kind}/{file}", {"name": name, **values}) for file in files}

@@ -1,9 +1,8 @@
 """A lean way to read plain numbers and lists of numbers out of TTree baskets.
 
-uproot builds several Python objects per basket under the interpreter lock, which is what keeps two
-threads from being twice as fast. This module reads, decompresses and byte-swaps straight into the
-result, for the two layouts nearly all columns have; it says ``Unsupported`` to
-everything else and uproot reads that. It never guesses.
+uproot builds several Python objects per basket under the interpreter lock, which is what keeps two threads from being
+twice as fast. This module reads, decompresses and byte-swaps straight into the result, for the two layouts nearly all
+columns have; it says ``Unsupported`` to everything else and uproot reads that. It never guesses.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import os
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import cramjam
@@ -32,8 +31,7 @@ _Array = np.ndarray[Any, Any]
 _KEY = struct.Struct(">ihiIhh")
 #: fVersion, fBufferSize, fNevBufSize, fNevBuf, fLast and a flag byte: the tail of that key.
 _BASKET = struct.Struct(">HiiiiB")
-#: ROOT's head of a compressed block: algorithm, method, compressed and uncompressed size in 3
-#: bytes each.
+#: ROOT's head of a compressed block: algorithm, method, compressed and uncompressed size in 3 bytes each.
 _BLOCK_HEAD = 9
 _LZ4_CHECKSUM = 8
 
@@ -53,6 +51,8 @@ class Baskets:
     """Where one column's baskets are and what is in them."""
 
     name: str
+    path: str  #: what uproot finds the branch by
+    plain: bool  #: no: uproot has to read them
     stored: np.dtype[Any]  #: of one number, in the file's byte order
     jagged: bool
     counter: str | None
@@ -109,13 +109,6 @@ class BasketFile:
         #: a basket that the last read of a column used in part: the next read usually begins in it
         self._open_baskets: dict[str, _Basket] = {}
         self.bytes_read = 0
-        self.ranges: list[tuple[int, int]] = []  #: (offset, size) of everything fetched
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Release the descriptor; a second call does nothing."""
@@ -135,6 +128,8 @@ class BasketFile:
 
     def read(self, column: Baskets, start: int, stop: int) -> Any:
         """Read rows [start, stop): a NumPy array if flat, lists as an awkward array if jagged."""
+        if not column.plain:
+            raise Unsupported(column.name)
         if column.jagged:
             return self._read_jagged(column, start, stop)
         return self._read_flat(column, start, stop)
@@ -227,7 +222,6 @@ class BasketFile:
             if len(packed) != size:
                 raise ValueError(f"{column.name}: basket {number} ends after {len(packed)} of {size} bytes")
             self.bytes_read += size
-            self.ranges.append((offset, size))
             yield _parsed(column, number, packed)
 
     def _unpacked(self, basket: _Basket, *, keep: bool, name: str) -> _Array:
@@ -266,8 +260,7 @@ def _list_borders(
 ) -> tuple[int, int]:
     """Fill ``local`` with offsets of rows [row, end], counted from ``used``; return (from, to)."""
     size = column.stored.itemsize
-    # After the numbers: how many offsets, then one per row (counted from the key) and one that is
-    # meaningless.
+    # After the numbers: how many offsets, then one per row (counted from the key) and one that is meaningless.
     tail = raw[basket.border :]
     if len(tail) != 4 * (rows + 2):
         raise Unsupported(f"{column.name}: {len(tail)} bytes of offsets for {rows} rows")

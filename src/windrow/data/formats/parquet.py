@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,23 +17,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from windrow.data.arrays import concatenate, lists_of, native_lists
 from windrow.data.base import ColumnInfo, FileInfo
-from windrow.data.columns import check_request, find_collections
-from windrow.data.paths import is_remote, named_error
-from windrow.data.remote.file import Ahead, FetchesAhead, RemoteFile, RemoteHandle
-from windrow.data.skim.record import counters_in, hidden_in, made_in, public, record_of_parquet
-from windrow.data.units import read_borders, unit_borders
-from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
+from windrow.data.formats.reader import FileReader, describe_file, translated
+from windrow.data.paths import is_remote
+from windrow.data.remote.file import RemoteFile, RemoteHandle
+from windrow.data.skim.record import record_of_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from windrow.data.base import Input
 
 
-#: Above this many (column, row group) pairs the stored sizes are taken from the first row group:
-#: each costs 2 us.
+#: Above this many (column, row group) pairs the stored sizes are taken from the first row group: each costs 2 us.
 _EXACT_SIZES = 20_000
 
 
@@ -49,22 +45,18 @@ class ParquetLayout:
     size: int  #: bytes in the file
 
 
-class ParquetReader(FetchesAhead):
-    """One open Parquet file; ``ranges`` are the (offset, size) of the chunks fetched so far."""
+class ParquetReader(FileReader):
+    """One open Parquet file."""
+
+    FORMAT = "Parquet"
 
     def __init__(self, source: Input, grid: int | None = None, layout: ParquetLayout | None = None) -> None:
-        self._label = source.label
-        self._bytes = 0
-        self.reads: list[tuple[str, int, int]] = []
-        self.ranges: list[tuple[int, int]] = []
+        location = str(source.location)
+        remote = RemoteFile(location, layout.size if layout else None) if is_remote(location) else None
+        super().__init__(source.label, remote)
         #: column -> (row group, values) of a row group that the last read used in part
         self._kept: dict[str, tuple[int, Any]] = {}
-        self._remote: RemoteFile | None = None
-        location = str(source.location)
-        if is_remote(location):
-            self._remote = RemoteFile(location, layout.size if layout else None)
-            self._ahead = Ahead(self._remote, self.reads, self._locate, self._errors)
-        with self._errors():
+        with translated(self._label, self.FORMAT):
             self._file = RemoteHandle(self._remote) if self._remote else pa.OSFile(location, "rb")
             try:
                 known = layout.metadata if layout else None
@@ -75,32 +67,18 @@ class ParquetReader(FetchesAhead):
                 raise
         self.info = self.layout.info
 
-    @property
-    def bytes_read(self) -> int:
-        return self._remote.bytes_read if self._remote else self._bytes
-
-    def _errors(self) -> AbstractContextManager[None]:
-        return _translated(self._label)
-
-    def read(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
-        check_request(self.info, self._label, public(columns, self.info), start, stop)
-        names = list(dict.fromkeys(columns))
-        parts: dict[str, list[Any]] = {name: [] for name in names}
-        groups = self.layout.groups
+    def _read_rows(self, names: Sequence[str], start: int, stop: int) -> dict[str, Any]:
         if start == stop and self.info.rows:
             return self._nothing(names)
-        ahead = self._ahead.reading(names, start, stop) if self._ahead else nullcontext()
-        with self._errors(), ahead:
-            for number in self._groups(start, stop):
-                low = max(start - groups[number], 0)
-                high = min(stop, groups[number + 1]) - groups[number]
-                group = self._read_group(number, names, keep=stop < groups[number + 1])
-                for name in names:
-                    parts[name].append(group[name][low:high])
-            out = {name: joined(self.layout.leaves[name], parts[name]) for name in names}
-        if self._ahead is None:
-            self.reads.extend((name, start, stop) for name in names)
-        return out
+        groups = self.layout.groups
+        parts: dict[str, list[Any]] = {name: [] for name in names}
+        for number in self._groups(start, stop):
+            low = max(start - groups[number], 0)
+            high = min(stop, groups[number + 1]) - groups[number]
+            group = self._read_group(number, names, keep=stop < groups[number + 1])
+            for name in names:
+                parts[name].append(group[name][low:high])
+        return {name: joined(self.layout.leaves[name], parts[name]) for name in names}
 
     def _groups(self, start: int, stop: int) -> Iterator[int]:
         groups = self.layout.groups
@@ -135,7 +113,7 @@ class ParquetReader(FetchesAhead):
         if missing:
             paths = [path for name in missing for path in self.layout.leaves[name].paths]
             table = self._parquet.read_row_group(number, columns=paths, use_threads=False)
-            self._count(number, missing)
+            self._bytes += sum(size for name in missing for _, size in self._chunks(number, name))
             for name in missing:
                 out[name] = convert(self.layout.leaves[name], table)
         for name in names:
@@ -148,15 +126,9 @@ class ParquetReader(FetchesAhead):
     def _nothing(self, names: Sequence[str]) -> dict[str, Any]:
         """Return no rows of the right type; only types that are not numbers take a look at data."""
         odd = [name for name in names if self.layout.leaves[name].kind == "other"]
-        first = self.read(odd, 0, 1) if odd else {}
+        first = self._read_rows(odd, 0, 1) if odd else {}
         leaves = self.layout.leaves
         return {name: first[name][:0] if name in first else empty(leaves[name]) for name in names}
-
-    def _count(self, number: int, names: Sequence[str]) -> None:
-        for name in names:
-            for offset, size in self._chunks(number, name):
-                self._bytes += size
-                self.ranges.append((offset, size))
 
     def close(self) -> None:
         self._kept.clear()
@@ -174,29 +146,14 @@ def _layout(file: Any, parquet: Any, grid: int | None) -> ParquetLayout:
     for name, leaf in leaves.items():
         if _has_nulls(leaf, metadata):
             leaves[name] = replace(leaf, kind="other", dtype=None)
-    record = record_of_parquet(metadata.metadata)
-    hidden, counters = hidden_in(record, leaves), counters_in(record)
     columns = {
         name: ColumnInfo(
-            name=name,
-            kind=leaf.kind,
-            dtype=leaf.dtype,
-            counter=counters.get(name),
-            stored_bytes=sum(sizes[index] for index in leaf.indices),
+            name=name, kind=leaf.kind, dtype=leaf.dtype, stored_bytes=sum(sizes[index] for index in leaf.indices)
         )
         for name, leaf in leaves.items()
-        if name != hidden
     }
-    info = FileInfo(
-        rows=groups[-1],
-        borders=unit_borders(groups[-1], groups, grid=grid),
-        clusters=read_borders(groups[-1], groups, grid=grid),
-        columns=columns,
-        identity=_footer_digest(file),
-        collections=find_collections(columns),
-        identity_column=hidden,
-        made=made_in(record),
-    )
+    record = record_of_parquet(metadata.metadata)
+    info = describe_file(groups[-1], groups, grid, columns, _footer_digest(file), record)
     return ParquetLayout(info=info, leaves=leaves, groups=tuple(groups), metadata=metadata, size=file.seek(0, 2))
 
 
@@ -232,34 +189,6 @@ def _footer_digest(file: Any) -> str:
     length = int.from_bytes(file.read(4), "little")
     file.seek(end - 8 - length)
     return hashlib.blake2b(file.read(length), digest_size=16).hexdigest()
-
-
-@contextmanager
-def _translated(label: str) -> Iterator[None]:
-    """Turn what pyarrow raises about a file into Windrow's errors; transient ``OSError`` stay."""
-    try:
-        yield
-    except (DataError, UsageError):
-        raise
-    except ImportError as exc:
-        raise UsageError(f"{label} needs a package that is not there: {exc}", file=label) from exc
-    except FileNotFoundError as exc:
-        raise MissingFileError(f"no such file: {label}", file=label) from exc
-    except OSError as exc:
-        # Arrow reports damaged data as OSError too, but without an error number; links have one.
-        if exc.errno is None and (not is_remote(label) or label.startswith("http")):
-            raise _corrupt(label, exc) from exc
-        raise named_error(label, exc) from exc
-    except (pa.ArrowException, ValueError, KeyError, IndexError, EOFError) as exc:
-        raise _corrupt(label, exc) from exc
-
-
-def _corrupt(label: str, exc: BaseException) -> CorruptFileError:
-    lines = str(exc).strip().splitlines()
-    reason = lines[0][:200] if lines else type(exc).__name__
-    return CorruptFileError(
-        f"{label} cannot be read as Parquet: truncated, damaged or of another format ({reason})", file=label
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,7 +307,7 @@ def convert(leaf: Leaf, table: Any) -> Any:
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
     if array.type != leaf.whole:
-        array = _plain_array(array)
+        array = array.cast(_plain_type(array.type))
     offsets: np.ndarray[Any, Any] | None = None
     if leaf.kind != "other":
         inner, offsets, complete = _descend(leaf, array)
@@ -386,34 +315,11 @@ def convert(leaf: Leaf, table: Any) -> Any:
             numbers = np.ascontiguousarray(inner.to_numpy(zero_copy_only=False))
             if offsets is None:
                 return numbers
-            content = ak.contents.NumpyArray(numbers)
-            return ak.Array(ak.contents.ListOffsetArray(ak.index.Index64(offsets), content))
+            return lists_of(offsets, numbers)
     whole = ak.from_arrow(array)
     for field in leaf.fields:
         whole = whole[field]
     return whole
-
-
-def _plain_array(array: Any) -> Any:
-    """Take extension types off an array, all the way down."""
-    if isinstance(array, pa.ExtensionArray):
-        return _plain_array(array.storage)
-    kind = array.type
-    if pa.types.is_struct(kind):
-        parts = [_plain_array(array.field(number)) for number in range(kind.num_fields)]
-        missing = array.is_null() if array.null_count else None
-        fields = [kind.field(n).with_type(part.type) for n, part in enumerate(parts)]
-        return pa.StructArray.from_arrays(parts, fields=fields, mask=missing)
-    if _is_list(kind):
-        values = _plain_array(array.values)
-        whole = pa.list_ if pa.types.is_list(kind) else pa.large_list
-        return type(array).from_arrays(
-            array.offsets,
-            values,
-            type=whole(kind.value_field.with_type(values.type)),
-            mask=array.is_null() if array.null_count else None,
-        )
-    return array
 
 
 def _descend(leaf: Leaf, array: Any) -> tuple[Any, np.ndarray[Any, Any] | None, bool]:
@@ -436,21 +342,12 @@ def _descend(leaf: Leaf, array: Any) -> tuple[Any, np.ndarray[Any, Any] | None, 
 def joined(leaf: Leaf, parts: Sequence[Any]) -> Any:
     if not parts:
         return empty(leaf)
-    if leaf.kind == "flat" and all(isinstance(part, np.ndarray) for part in parts):
-        return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts))
-    whole = parts[0] if len(parts) == 1 else ak.concatenate(parts)
-    return _packed(whole) if leaf.kind == "jagged" else whole
-
-
-def _packed(array: ak.Array) -> ak.Array:
-    """Return lists with offsets from 0; arrays with missing values are left as they are."""
-    layout = array.layout
-    if not layout.is_list or not layout.content.is_numpy:
-        return array
-    layout = layout.to_ListOffsetArray64(True)
-    stop = int(layout.offsets[-1])
-    content = ak.contents.NumpyArray(np.ascontiguousarray(layout.content.data[:stop]))
-    return ak.Array(ak.contents.ListOffsetArray(layout.offsets, content))
+    whole = concatenate(parts)
+    if leaf.kind == "flat" and isinstance(whole, np.ndarray):
+        return np.ascontiguousarray(whole)
+    # Arrays with missing values are left as they are.
+    plain = leaf.kind == "jagged" and whole.layout.is_list and whole.layout.content.is_numpy
+    return native_lists(whole) if plain else whole
 
 
 def empty(leaf: Leaf) -> Any:
@@ -462,5 +359,4 @@ def empty(leaf: Leaf) -> Any:
     numbers = np.empty(0, leaf.dtype)
     if leaf.kind == "flat":
         return numbers
-    index = ak.index.Index64(np.zeros(1, np.int64))
-    return ak.Array(ak.contents.ListOffsetArray(index, ak.contents.NumpyArray(numbers)))
+    return lists_of(np.zeros(1, np.int64), numbers)

@@ -8,24 +8,20 @@ that are not plain numbers, or lists of them, are read by uproot.
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import awkward as ak
 import numpy as np
 import uproot
 
+from windrow.data.arrays import lists_of
 from windrow.data.base import ColumnInfo, FileInfo
-from windrow.data.columns import check_request, find_collections
-from windrow.data.formats.root_files import remote_file, translated
-from windrow.data.remote.file import Ahead, FetchesAhead
-from windrow.data.skim.record import counters_in, hidden_in, made_in, public, record_of_root
-from windrow.data.units import read_borders, unit_borders
+from windrow.data.formats.reader import FileReader, describe_file
+from windrow.data.formats.root_files import remote_file
+from windrow.data.skim.record import record_of_root
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from windrow.data.base import Input
 
@@ -39,50 +35,58 @@ class RNTupleLayout:
     clusters: tuple[int, ...]  #: first row of each cluster, and the end
 
 
-class RNTupleReader(FetchesAhead):
-    """One open RNTuple; ``ranges`` are the (offset, size) of the pages fetched so far."""
+class RNTupleReader(FileReader):
+    """One open RNTuple."""
+
+    FORMAT = "ROOT"
 
     def __init__(
         self, source: Input, handle: Any, ntuple: Any, grid: int | None = None, layout: RNTupleLayout | None = None
     ) -> None:
+        super().__init__(source.label, remote_file(handle))
         self._handle = handle
         self._ntuple = ntuple
-        self._label = source.label
         self.layout = layout or rntuple_layout(handle, ntuple, grid)
         self.info = self.layout.info
-        self._bytes = 0
-        self.reads: list[tuple[str, int, int]] = []
-        self.ranges: list[tuple[int, int]] = []
-        #: column number -> (first cluster, last cluster + 1, numbers) of a read that used its last
-        #: cluster in part
+        #: column number -> (first cluster, last cluster + 1, numbers) of a read that used its last cluster in part
         self._kept: dict[int, tuple[int, int, np.ndarray[Any, Any]]] = {}
-        self._remote = remote_file(handle)
-        if self._remote is not None:
-            self._ahead = Ahead(self._remote, self.reads, self._locate, self._errors)
 
-    @property
-    def bytes_read(self) -> int:
-        return self._remote.bytes_read if self._remote else self._bytes
-
-    def _errors(self) -> AbstractContextManager[None]:
-        return translated(self._label)
-
-    def read(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
-        check_request(self.info, self._label, public(columns, self.info), start, stop)
-        out: dict[str, Any] = dict.fromkeys(columns)
-        clusters = self.layout.clusters
+    def _read_rows(self, names: Sequence[str], start: int, stop: int) -> dict[str, Any]:
+        fields = {name: self.layout.fields[name] for name in names}
         if start == stop:
-            return {name: self._nothing(name) for name in out}
+            return {name: self._nothing(field) for name, field in fields.items()}
         first, last = self._clusters(start, stop)
-        window = _Window(self, first, last, start - clusters[first], stop - clusters[first])
-        ahead = self._ahead.reading(columns, start, stop) if self._ahead else nullcontext()
-        with self._errors(), ahead:
-            for name in out:
-                out[name] = window.read(self.layout.fields[name], start, stop)
-        window.keep(partial=stop < clusters[last])
-        if self._ahead is None:
-            self.reads.extend((name, start, stop) for name in out)
+        out = {name: self._read_field(field, first, last, start, stop) for name, field in fields.items()}
+        # Decoded clusters are held only if the next request may begin in the last of them.
+        if stop == self.layout.clusters[last]:
+            for field in fields.values():
+                self._kept.pop(field.numbers, None)
+                self._kept.pop(field.offsets, None)
         return out
+
+    def _read_field(self, field: Field, first: int, last: int, start: int, stop: int) -> Any:
+        if field.shape == "other":
+            self._bytes += sum(size for number in field.all_columns for _, size in self._pages(number, first, last))
+            whole = self._ntuple.all_fields[field.identifier]
+            return whole.array(entry_start=start, entry_stop=stop, array_cache=None)
+        low, high = start - self.layout.clusters[first], stop - self.layout.clusters[first]
+        if field.shape == "flat":
+            return np.ascontiguousarray(self._column(field.numbers, first, last)[low:high])
+        offsets = self._column(field.offsets, first, last)[low : high + 1]
+        if field.shape == "counts":
+            return np.diff(offsets).astype(field.dtype)
+        offsets = offsets.astype(np.int64)
+        numbers = self._column(field.numbers, first, last)[offsets[0] : offsets[-1]]
+        offsets -= offsets[0]
+        return lists_of(offsets, np.ascontiguousarray(numbers))
+
+    def _column(self, number: int, first: int, last: int) -> np.ndarray[Any, Any]:
+        """Return the decoded clusters of a column, which several fields may need."""
+        kept = self._kept.get(number)
+        if kept is None or kept[:2] != (first, last):
+            self._bytes += sum(size for _, size in self._pages(number, first, last))
+            kept = self._kept[number] = (first, last, self._ntuple.read_cluster_range(number, first, last))
+        return kept[2]
 
     def _clusters(self, start: int, stop: int) -> tuple[int, int]:
         clusters = self.layout.clusters
@@ -107,14 +111,12 @@ class RNTupleReader(FetchesAhead):
             for page in pages[number].pages if number < len(pages) else ():
                 yield int(page.locator.offset), int(page.locator.num_bytes)
 
-    def _nothing(self, name: str) -> Any:
-        field = self.layout.fields[name]
+    def _nothing(self, field: Field) -> Any:
         if field.shape == "other":
-            with self._errors():
-                whole = self._ntuple.all_fields[field.identifier]
-                return whole.array(entry_start=0, entry_stop=0, array_cache=None)
+            whole = self._ntuple.all_fields[field.identifier]
+            return whole.array(entry_start=0, entry_stop=0, array_cache=None)
         numbers = np.empty(0, field.dtype)
-        return _lists(np.zeros(1, np.int64), numbers) if field.shape == "jagged" else numbers
+        return lists_of(np.zeros(1, np.int64), numbers) if field.shape == "jagged" else numbers
 
     def close(self) -> None:
         self._kept.clear()
@@ -123,96 +125,25 @@ class RNTupleReader(FetchesAhead):
             self._remote.close()
 
 
-class _Window:
-    """The clusters of one request; a column that several fields need is read once."""
-
-    def __init__(self, reader: RNTupleReader, first: int, last: int, low: int, high: int) -> None:
-        self._reader = reader
-        self._first, self._last = first, last
-        self._low, self._high = low, high
-        self._columns: dict[int, np.ndarray[Any, Any]] = {}
-
-    def read(self, field: Field, start: int, stop: int) -> Any:
-        low, high = self._low, self._high
-        if field.shape == "flat":
-            return np.ascontiguousarray(self._column(field.numbers)[low:high])
-        if field.shape == "counts":
-            return np.diff(self._column(field.offsets)[low : high + 1]).astype(field.dtype)
-        if field.shape == "jagged":
-            offsets = self._column(field.offsets)[low : high + 1].astype(np.int64)
-            numbers = self._column(field.numbers)[offsets[0] : offsets[-1]]
-            offsets -= offsets[0]
-            return _lists(offsets, np.ascontiguousarray(numbers))
-        return self._through_uproot(field, start, stop)
-
-    def keep(self, *, partial: bool) -> None:
-        """Hold decoded clusters only if the next request may begin in the last of them."""
-        kept = self._reader._kept
-        for number, values in self._columns.items():
-            if partial:
-                kept[number] = (self._first, self._last, values)
-            else:
-                kept.pop(number, None)
-
-    def _column(self, number: int) -> np.ndarray[Any, Any]:
-        if number not in self._columns:
-            kept = self._reader._kept.get(number)
-            if kept is not None and kept[:2] == (self._first, self._last):
-                self._columns[number] = kept[2]
-            else:
-                self._count(number)
-                self._columns[number] = self._reader._ntuple.read_cluster_range(number, self._first, self._last)
-        return self._columns[number]
-
-    def _count(self, number: int) -> None:
-        for offset, size in self._reader._pages(number, self._first, self._last):
-            self._reader._bytes += size
-            self._reader.ranges.append((offset, size))
-
-    def _through_uproot(self, field: Field, start: int, stop: int) -> Any:
-        for number in field.all_columns:
-            self._count(number)
-        whole = self._reader._ntuple.all_fields[field.identifier]
-        return whole.array(entry_start=start, entry_stop=stop, array_cache=None)
-
-
-def _lists(offsets: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> ak.Array:
-    content = ak.contents.NumpyArray(numbers)
-    return ak.Array(ak.contents.ListOffsetArray(ak.index.Index64(offsets), content))
-
-
 def rntuple_layout(handle: Any, ntuple: Any, grid: int | None) -> RNTupleLayout:
     rows = int(ntuple.num_entries)
     summaries = ntuple.cluster_summaries
     clusters = tuple(sorted({0, rows, *(int(s.num_first_entry) for s in summaries)}))
     record = record_of_root(handle)
     fields = find_fields(ntuple, zipped=(record or {}).get("zipped") or ())
-    hidden, known_counters = hidden_in(record, fields), counters_in(record)
     sizes = _stored_bytes(ntuple)
     counters = {f.offsets: name for name, f in fields.items() if f.shape == "counts"}
     columns: dict[str, ColumnInfo] = {}
     for name, field in fields.items():
-        if name == hidden:
-            continue
-        kinds: Mapping[str, Any] = {"flat": "flat", "counts": "flat", "jagged": "jagged"}
         own = field.all_columns if field.shape == "other" else (field.numbers, field.offsets)
         columns[name] = ColumnInfo(
             name=name,
-            kind=kinds.get(field.shape, "other"),
+            kind="flat" if field.shape == "counts" else field.shape,
             dtype=field.dtype,
-            counter=known_counters.get(name) or counters.get(field.offsets) if field.shape == "jagged" else None,
+            counter=counters.get(field.offsets) if field.shape == "jagged" else None,
             stored_bytes=sum(sizes.get(number, 0) for number in set(own)),
         )
-    info = FileInfo(
-        rows=rows,
-        borders=unit_borders(rows, clusters, grid=grid),
-        clusters=read_borders(rows, clusters, grid=grid),
-        columns=columns,
-        identity=str(handle.file.uuid),
-        collections=find_collections(columns),
-        identity_column=hidden,
-        made=made_in(record),
-    )
+    info = describe_file(rows, clusters, grid, columns, str(handle.file.uuid), record)
     return RNTupleLayout(info=info, fields=fields, clusters=clusters)
 
 
@@ -225,8 +156,7 @@ def _stored_bytes(ntuple: Any) -> dict[int, int]:
     return sizes
 
 
-#: How ROOT's TTree converter names the records behind projected collections; their members have
-#: plain names, too.
+#: How ROOT's TTree converter names the records behind projected collections; their members have plain names, too.
 _HIDDEN = re.compile(r"_collection\d+")
 _CARDINALITY = "ROOT::RNTupleCardinality"
 #: Collections of at most one element are options, not lists.
@@ -294,8 +224,7 @@ class _Finder:
             own = self._column_of(identifier)
             if own is not None:
                 leaves = list(self.expand(name, children[0], own.idx))
-                # A lone leaf that is no list of numbers is the collection itself, which uproot
-                # knows as a whole.
+                # A lone leaf that is no list of numbers is the collection itself, which uproot knows as a whole.
                 if len(leaves) > 1 or leaves[0][1].shape == "jagged" or leaves[0][0] != name:
                     yield from leaves
                     return

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from windrow.data.formats.reader import translated
 from windrow.data.formats.rntuple import RNTupleReader
-from windrow.data.formats.root_files import open_file, translated
+from windrow.data.formats.root_files import open_file
 from windrow.data.formats.ttree import TTreeLayout, TTreeReader, ttree_layout
 from windrow.errors import MissingTreeError
 

@@ -1,6 +1,7 @@
-"""Several files as one long table, of which rows are read by number: what a joined source has beside its own files.
+"""Rows of a joined source's friend: several files as one long table, read by row number or found by identity.
 
-What is known of the files is shared by all threads; each thread has readers of its own.
+What is known of the files is shared by all threads; each thread has readers of its own. Identities are looked up by a
+64-bit hash and then compared number by number, so that no two of them are ever taken for one another.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import awkward as ak
 import numpy as np
 
-from windrow.data.arrays import native_lists
+from windrow.data.arrays import concatenate, native_lists
 from windrow.errors import CorruptFileError
+from windrow.random import identity_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -102,7 +104,7 @@ class ChainReader:
             if low < high or start == stop:
                 parts.append(self._read(number, columns, low - firsts[number], high - firsts[number]))
             number += 1
-        return {name: _concatenated([part[name] for part in parts]) for name in columns}
+        return {name: concatenate([part[name] for part in parts]) for name in columns}
 
     def take(self, columns: Sequence[str], rows: NDArray[np.int64], *, option: bool) -> dict[str, Any]:
         """Read ``columns`` of these rows, in their order; with ``option``, row -1 is None."""
@@ -129,7 +131,7 @@ class ChainReader:
         sizes = np.array([stop - start for start, stop in ranges])
         shifts = starts - (np.cumsum(sizes) - sizes)
         places = rows - shifts[np.searchsorted(starts, rows, side="right") - 1]
-        return places, {name: _concatenated([part[name] for part in parts]) for name in columns}
+        return places, {name: concatenate([part[name] for part in parts]) for name in columns}
 
     def _ranges(self, wanted: NDArray[np.int64]) -> list[tuple[int, int]]:
         """Join neighbouring clusters that hold a wanted row; each range begins and ends with one."""
@@ -178,14 +180,6 @@ class ChainReader:
             self._close(self._readers.popitem()[1])
 
 
-def _concatenated(parts: Sequence[Any]) -> Any:
-    if len(parts) == 1:
-        return parts[0]
-    if all(isinstance(part, np.ndarray) for part in parts):
-        return np.concatenate(parts)
-    return ak.concatenate(parts)
-
-
 def _gathered(values: Any, places: NDArray[np.int64], kind: str) -> Any:
     taken = values[places]
     return native_lists(taken) if kind == "jagged" else taken
@@ -195,3 +189,63 @@ def _optional(values: Any, places: NDArray[np.int64]) -> Any:
     content = ak.to_layout(values)
     index = ak.index.Index64(places)
     return ak.Array(ak.contents.IndexedOptionArray.simplified(index, content))
+
+
+class IdentityIndex:
+    """Integer columns, sorted once by their hash; finding costs a binary search for each row."""
+
+    def __init__(
+        self,
+        columns: Sequence[NDArray[Any]],
+        hashed: Callable[[Sequence[NDArray[Any]]], NDArray[np.uint64]] = identity_hash,
+    ) -> None:
+        self._columns = columns
+        self._hashed = hashed
+        keys = hashed(columns)
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
+
+    def find(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+        """Return for each identity the row that has it, -1 where there is none."""
+        keys = self._hashed(columns)
+        found = np.full(len(keys), -1, dtype=np.int64)
+        if not len(self._keys):
+            return found
+        # In order the search walks through memory once, which makes up for the sorting.
+        turn = np.argsort(keys)
+        place = np.empty(len(keys), dtype=np.int64)
+        place[turn] = np.searchsorted(self._keys, keys[turn])
+        # All rows take part in the first round; in later ones those whose hash is another row's too.
+        rest = np.arange(len(keys))
+        while len(rest):
+            at = place[rest]
+            candidate = at < len(self._keys)
+            candidate &= self._keys[np.minimum(at, len(self._keys) - 1)] == keys[rest]
+            rest, rows = rest[candidate], self._order[at[candidate]]
+            same = np.ones(len(rest), dtype=bool)
+            for mine, other in zip(columns, self._columns, strict=True):
+                same &= mine[rest] == other[rows]
+            found[rest[same]] = rows[same]
+            rest = rest[~same]
+            place[rest] += 1
+        return found
+
+    def duplicates(self) -> NDArray[np.int64]:
+        """Return one row of each identity that several rows have, in their order."""
+        tied = _between(self._keys[1:] == self._keys[:-1])
+        suspects = self._order[(tied[:-1] | tied[1:])[: len(self._order)]]
+        values = [column[suspects] for column in self._columns]
+        # By row number last, so that the first of several rows is the one that is named.
+        order = np.lexsort((suspects, *values))
+        same = np.ones(max(len(order) - 1, 0), dtype=bool)
+        for column in values:
+            same &= column[order][1:] == column[order][:-1]
+        repeats = _between(same)
+        firsts = (~repeats[:-1] & repeats[1:])[: len(order)]
+        rows: NDArray[np.int64] = np.sort(suspects[order[firsts]])
+        return rows
+
+
+def _between(same: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Say of every gap whether its neighbours are the same, the gaps at both ends included."""
+    return np.concatenate(([False], same, [False]))

@@ -15,8 +15,7 @@ import numpy as np
 
 from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.columns import check_request, find_collections
-from windrow.data.join.chain import Chain, ChainReader, chain
-from windrow.data.join.match import IdentityIndex
+from windrow.data.join.chain import Chain, ChainReader, IdentityIndex, chain
 from windrow.data.once import Once
 from windrow.data.source import open as open_source
 from windrow.errors import CorruptFileError, DataError, MissingColumnError, SpecError, UsageError, nearest
@@ -102,10 +101,8 @@ class JoinedSource:
     def made_of(self, index: int) -> tuple[str, list[tuple[Source, int]]]:
         """Say how the rows of an input are put together, and from which inputs: whoever keeps them looks at all."""
         said = repr(("join", self.on, self.missing, self.prefix, self.suffix))
-        mine, theirs = self._files(self.main.inputs[index].dataset)
-        if self.on is None and len(mine) == len(theirs):
-            mine, theirs = (index,), (theirs[bisect_left(mine, index)],)
-        elif self.on is not None:
+        mine, theirs = self._files(self.main.inputs[index])
+        if self.on is not None:
             mine = (index,)  # else the rows of those before it say where its own begin
         return said, [(self.main, i) for i in mine] + [(self.friend, i) for i in theirs]
 
@@ -119,9 +116,7 @@ class JoinedSource:
             raise
 
     def _joined(self, item: Input, reader: Reader) -> JoinedReader:
-        mine, theirs = self._known.files.get(item.dataset, lambda: self._files(item.dataset))
-        if self.on is None and len(mine) == len(theirs):
-            mine, theirs = (item.index,), (theirs[bisect_left(mine, item.index)],)
+        mine, theirs = self._files(item)
         known = self._known.chains.get(theirs, lambda: chain(self.friend, theirs))
         columns = joined_columns(
             reader.info,
@@ -134,17 +129,26 @@ class JoinedSource:
         friend = ChainReader(self.friend, known)
         if self.on is None:
             first = self._first_row(item, mine, reader.info.rows, known)
-            return JoinedReader(item.label, reader, friend, columns, _InOrder(friend, first))
+            return JoinedReader(
+                item.label, reader, friend, columns, lambda names, a, b: friend.read(names, first + a, first + b)
+            )
         lookup = _ByIdentity(self, item, reader, friend)
         return JoinedReader(item.label, reader, friend, columns, lookup)
 
-    def _files(self, dataset: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the inputs of a dataset, ascending, and those of its friend."""
-        partner = _partners(self.main, self.friend)[dataset]
-        return (
-            tuple(item.index for item in self.main.inputs if item.dataset == dataset),
-            tuple(item.index for item in self.friend.inputs if item.dataset == partner),
-        )
+    def _files(self, item: Input) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the inputs whose rows an input's are numbered with, ascending, and those of its friend."""
+
+        def find() -> tuple[tuple[int, ...], tuple[int, ...]]:
+            partner = _partners(self.main, self.friend)[item.dataset]
+            return (
+                tuple(one.index for one in self.main.inputs if one.dataset == item.dataset),
+                tuple(one.index for one in self.friend.inputs if one.dataset == partner),
+            )
+
+        mine, theirs = self._known.files.get(item.dataset, find)
+        if self.on is None and len(mine) == len(theirs):
+            return (item.index,), (theirs[bisect_left(mine, item.index)],)
+        return mine, theirs
 
     def _first_row(self, item: Input, mine: tuple[int, ...], rows: int, known: Chain) -> int:
         """Return which row of the friend's files is the first of this file."""
@@ -263,17 +267,6 @@ class JoinedReader:
     def close(self) -> None:
         self._main.close()
         self._friend.close()
-
-
-class _InOrder:
-    """Row by row: the friend's rows follow each other as those of the main source do."""
-
-    def __init__(self, friend: ChainReader, first: int) -> None:
-        self._friend = friend
-        self._first = first
-
-    def __call__(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
-        return self._friend.read(columns, self._first + start, self._first + stop)
 
 
 class _ByIdentity:

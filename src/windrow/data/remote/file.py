@@ -1,9 +1,8 @@
 """Remote files: byte ranges in one round trip, and what was fetched ahead held until it is asked for.
 
-A remote file belongs to one reader and its thread. It fetches (a list of ranges is one request
-wherever the protocol allows), holds what was fetched, and measures the link while doing so. What to
-fetch ahead is decided elsewhere. Errors of the link come out as ``OSError``: retries are the
-scheduler's.
+A remote file belongs to one reader and its thread. It fetches (a list of ranges is one request wherever the protocol
+allows), holds what was fetched, and measures the link while doing so. What to fetch ahead is decided elsewhere. Errors
+of the link come out as ``OSError``: retries are the scheduler's.
 """
 
 from __future__ import annotations
@@ -11,25 +10,20 @@ from __future__ import annotations
 import errno
 import io
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from windrow.data.remote.http import NEAR_SINGLE, Blocks, HttpFile, coalesced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterable, Sequence
 
     from windrow.data.remote.http import Range
 
 
-#: Columns and the rows [start, stop) of them.
-Wanted = tuple["Sequence[str]", int, int]
-
-#: What is fetched when a file is opened: a ROOT file's directory is at its beginning, and what was
-#: written last (trees, keys, streamers; a Parquet or RNTuple footer) at its end. NanoAOD of 1,500
-#: branches has 0.3 MB there.
+#: What is fetched when a file is opened: a ROOT file's directory is at its beginning, and what was written last (trees,
+#: keys, streamers; a Parquet or RNTuple footer) at its end. NanoAOD of 1,500 branches has 0.3 MB there.
 HEAD_BYTES, TAIL_BYTES = 1 << 16, 1 << 20
 
 #: What is not at the ends is often read on: a miss while a file is looked at fetches this much.
@@ -71,25 +65,6 @@ class Link:
             self._transfers.append((size, spent))
             carried = sum(size for size, _ in self._transfers)
             self.bytes_per_s = carried / sum(spent for _, spent in self._transfers)
-
-
-class Transport(Protocol):
-    """How a protocol fetches."""
-
-    requests: int  #: sent so far
-    first_byte_s: float | None  #: of the last one, where it is known
-
-    def ends(self, head: int, tail: int) -> Blocks:
-        """Fetch the first and last bytes and the size."""
-        ...
-
-    def fetch(self, ranges: Sequence[Range]) -> Blocks:
-        """Fetch byte ranges in one round trip."""
-        ...
-
-    def close(self) -> None:
-        """Let go of connections."""
-        ...
 
 
 class FilesystemFile:
@@ -134,11 +109,10 @@ class RemoteFile:
         self.location = location
         self.link = Link()
         self.bytes_read = 0  #: fetched, with what lay between ranges that were joined
-        self.ranges: list[tuple[int, int]] = []  #: (offset, size) of everything asked for
         self._size = size
         self._ends: Blocks | None = None
         self._held = Blocks()
-        self._transport: Transport | None = None
+        self._transport: HttpFile | FilesystemFile | None = None
         self._requests = 0
 
     @property
@@ -191,7 +165,6 @@ class RemoteFile:
         missing = [one for one in wanted if one[0] < one[1] and self._find(*one) is None]
         if not missing:
             return
-        self.ranges.extend((start, stop - start) for start, stop in missing)
         found = self._timed(lambda transport: transport.fetch(missing))
         for start, stop in missing:
             piece = found.find(start, stop)
@@ -213,9 +186,10 @@ class RemoteFile:
         found = self._held.find(start, stop)
         return self._ends.find(start, stop) if found is None and self._ends else found
 
-    def _timed(self, fetch: Callable[[Transport], Blocks]) -> Blocks:
+    def _timed(self, fetch: Callable[[HttpFile | FilesystemFile], Blocks]) -> Blocks:
         if self._transport is None:
-            self._transport = _transport(self.location)
+            is_web = self.location.lower().startswith(("http://", "https://"))
+            self._transport = (HttpFile if is_web else FilesystemFile)(self.location)
         before = self._transport.requests
         began = perf_counter()
         found = fetch(self._transport)
@@ -225,12 +199,6 @@ class RemoteFile:
         if self._transport.requests == before + 1:  # several at once tell little of one
             self.link.saw(self._transport.first_byte_s, total, size)
         return found
-
-
-def _transport(location: str) -> Transport:
-    if location.lower().startswith(("http://", "https://")):
-        return HttpFile(location)
-    return FilesystemFile(location)
 
 
 class RemoteHandle(io.RawIOBase):
@@ -262,97 +230,7 @@ class RemoteHandle(io.RawIOBase):
         self._at += len(data)
         return data
 
-    def readinto(self, buffer: Any) -> int:
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
     def close(self) -> None:
         with suppress(AttributeError):
             self.remote.close()
         super().close()
-
-
-class Ahead:
-    """A reader's side of fetching ahead: columns of rows become bytes, and are listed once.
-
-    ``locate`` says where the bytes of one column of some rows are; ``errors`` makes what goes wrong
-    the errors of the format.
-    """
-
-    def __init__(
-        self,
-        remote: RemoteFile,
-        reads: list[tuple[str, int, int]],
-        locate: Callable[[str, int, int], Iterable[Range]],
-        errors: Callable[[], AbstractContextManager[None]],
-    ) -> None:
-        self.link = remote.link
-        self._remote = remote
-        self._errors = errors
-        self._reads = reads
-        self._locate = locate
-        self._listed: dict[str, list[tuple[int, int]]] = {}
-        self._holding = False
-
-    @property
-    def requests(self) -> int:
-        return self._remote.requests
-
-    def prefetch(self, wanted: Sequence[Wanted]) -> None:
-        self._holding = True
-        with self._errors():
-            self._fetch(wanted)
-
-    @contextmanager
-    def reading(self, names: Sequence[str], start: int, stop: int) -> Iterator[None]:
-        """Have the bytes of one read: fetched ahead, or in a request now and for this read only."""
-        self._fetch([(names, start, stop)])
-        try:
-            yield
-        finally:
-            if not self._holding:
-                self.forget()
-
-    def forget(self) -> None:
-        self._holding = False
-        self._listed.clear()
-        self._remote.forget()
-
-    def _fetch(self, wanted: Sequence[Wanted]) -> None:
-        ranges: list[Range] = []
-        fresh: list[tuple[str, int, int]] = []
-        for names, start, stop in wanted:
-            for name in dict.fromkeys(names):
-                listed = self._listed.get(name, ())
-                if start < stop and not any(a <= start and stop <= b for a, b in listed):
-                    ranges.extend(self._locate(name, start, stop))
-                    fresh.append((name, start, stop))
-        self._remote.prefetch(ranges)
-        for name, start, stop in fresh:
-            self._listed.setdefault(name, []).append((start, stop))
-        self._reads.extend(fresh)
-
-
-class FetchesAhead:
-    """What a reader of a remote file can besides reading; one of a local file has no link."""
-
-    _ahead: Ahead | None = None
-
-    @property
-    def link(self) -> Link | None:
-        """What fetching costs; None for a local file, of which nothing is fetched ahead."""
-        return self._ahead.link if self._ahead else None
-
-    @property
-    def requests(self) -> int:
-        return self._ahead.requests if self._ahead else 0
-
-    def prefetch(self, wanted: Sequence[Wanted]) -> None:
-        """Fetch columns of rows ahead, all in one request; nothing is decoded yet."""
-        if self._ahead is not None:
-            self._ahead.prefetch(wanted)
-
-    def forget(self) -> None:
-        if self._ahead is not None:
-            self._ahead.forget()

@@ -32,16 +32,14 @@ Range = tuple[int, int]  #: first byte, and the one after the last
 #: servers take as a line.
 MOST_RANGES = 150
 
-#: Ranges that are so close are asked for as one: a part of an answer has about as many bytes around
-#: it.
+#: Ranges that are so close are asked for as one: a part of an answer has about as many bytes around it.
 NEAR = 256
 
 #: The same where each range is a request: as many bytes as a link of 100 MB/s brings in half a
 #: millisecond, so that a NanoAOD column's neighbours do not multiply the bytes.
 NEAR_SINGLE = 65_536
 
-#: Connections of a file that is asked for one range at a time: what browsers use, and servers
-#: expect.
+#: Connections of a file that is asked for one range at a time: what browsers use, and servers expect.
 CONNECTIONS = 6
 
 #: A server that answers with the whole file is believed if the file is not larger than this.

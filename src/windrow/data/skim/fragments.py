@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from windrow.data.arrays import list_dtype, native_lists
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -153,16 +154,11 @@ def _without_records(name: str, column: Any) -> Iterator[tuple[str, Any]]:
 
 def _as_lists(layout: Any) -> _Lists | None:
     """Return a layout of lists of numbers as such, None if it is something else."""
-    if not layout.is_list or layout.is_regular or layout.parameter("__array__") is not None:
+    array = ak.Array(layout)
+    if list_dtype(array) is None:
         return None
-    lists = layout.to_ListOffsetArray64(True)
-    content = lists.content
-    while content.is_indexed and not content.is_option:
-        content = content.project()
-    if not content.is_numpy or content.inner_shape or content.dtype.kind not in "biuf":
-        return None
-    offsets = np.ascontiguousarray(lists.offsets.data)
-    return _Lists(offsets, np.asarray(content.data)[: offsets[-1]])
+    lists = native_lists(array).layout
+    return _Lists(np.ascontiguousarray(lists.offsets.data), np.asarray(lists.content.data))
 
 
 def _shared_lists(plain: Mapping[str, Any]) -> tuple[list[list[str]], list[list[str]]]:
@@ -278,25 +274,13 @@ def _meaning(schema: Any) -> dict[str, Any]:
 
 def _shape(schema: Any) -> Shape:
     meaning = _meaning(schema)
-    groups: int = meaning["groups"]
-    found: dict[str, Any] = {}
-    members: list[tuple[str, ...]] = []
-    for number in range(groups):
-        struct = schema.field(number).type.value_type
-        inner = [struct.field(index) for index in range(struct.num_fields)]
-        members.append(tuple(field.name for field in inner))
-        found.update((f.name, pa.field(f.name, _list_of(f.type), nullable=False)) for f in inner)
-    for number in range(groups, len(schema)):
-        found[schema.field(number).name] = schema.field(number)
+    structs = [schema.field(number).type.value_type for number in range(meaning["groups"])]
+    nothing = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
     return Shape(
-        fields={name: found[name] for name in meaning["order"]},
-        lists=tuple(members),
+        fields={field.name: field for field in _unshared(nothing, meaning).schema},
+        lists=tuple(tuple(one.field(number).name for number in range(one.num_fields)) for one in structs),
         counts=tuple(tuple(names) for names in meaning["counts"]),
     )
-
-
-def _list_of(kind: Any) -> Any:
-    return pa.list_(pa.field("item", kind, nullable=False))
 
 
 def _unshared(batch: Any, meaning: Mapping[str, Any]) -> Any:
@@ -308,7 +292,8 @@ def _unshared(batch: Any, meaning: Mapping[str, Any]) -> Any:
         struct = lists.values
         for index in range(struct.type.num_fields):
             inner = struct.type.field(index)
-            field = pa.field(inner.name, _list_of(inner.type), nullable=False)
+            kind = pa.list_(pa.field("item", inner.type, nullable=False))
+            field = pa.field(inner.name, kind, nullable=False)
             values = struct.field(index)
             array = pa.ListArray.from_arrays(lists.offsets, values, type=field.type)
             found[inner.name] = (field, array)

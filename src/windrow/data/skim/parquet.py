@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from windrow.data.skim.plan import Plan
+    from windrow.data.skim.write import Plan
 
 
 def write(path: Path, plan: Plan, pieces: Iterator[Any], record: Mapping[str, Any]) -> None:
     text = encoded(complete_record(record, plan))
     schema = plan.schema.with_metadata({PARQUET_KEY: text})
     # Dictionaries of floats cost a third of the time and make files larger.
-    repeated = [name for field in schema for name in _paths(field) if _repeats(field.type)]
+    repeated = [name for field in schema if (name := _repeated(field)) is not None]
     with (
         pa.OSFile(str(path), "wb") as file,
         pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=repeated) as writer,
@@ -29,19 +29,9 @@ def write(path: Path, plan: Plan, pieces: Iterator[Any], record: Mapping[str, An
             writer.write_table(table.replace_schema_metadata(schema.metadata), table.num_rows)
 
 
-def _innermost(kind: Any) -> tuple[Any, int]:
-    depth = 0
+def _repeated(field: Any) -> str | None:
+    """Return what Parquet calls a stored column whose values are likely to be few: integers and texts, but not flags."""
+    kind, name = field.type, field.name
     while pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        kind, depth = kind.value_type, depth + 1
-    return kind, depth
-
-
-def _paths(field: Any) -> list[str]:
-    """Return what Parquet calls the stored column of a field."""
-    return [field.name + ".list.element" * _innermost(field.type)[1]]
-
-
-def _repeats(kind: Any) -> bool:
-    """Say whether values of a type are likely to be few: integers and texts, but not flags."""
-    inner, _ = _innermost(kind)
-    return bool(pa.types.is_integer(inner) or pa.types.is_string(inner))
+        kind, name = kind.value_type, name + ".list.element"
+    return name if pa.types.is_integer(kind) or pa.types.is_string(kind) else None

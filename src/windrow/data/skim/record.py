@@ -1,9 +1,8 @@
 """What a skim remembers: its dataset, the sums over the rows it left out, who its rows are.
 
-The record is JSON inside the file: in the metadata of a Parquet schema, or as a string beside the
-tree of a ROOT file. It is all that tells a skim from other files, so it is looked for often and must
-cost next to nothing where it is not: the bytes that would name it are searched before any library
-is loaded.
+The record is JSON inside the file: in the metadata of a Parquet schema, or as a string beside the tree of a ROOT file.
+It is all that tells a skim from other files, so it is looked for often and must cost next to nothing where it is not:
+the bytes that would name it are searched before any library is loaded.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from windrow.errors import SpecError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from windrow.data.base import FileInfo, Input
-    from windrow.data.skim.plan import Plan
+    from windrow.data.base import Input
+    from windrow.data.skim.write import Plan
     from windrow.data.spec import Parsed
 
 
@@ -105,28 +104,6 @@ def _decoded(text: str | bytes | None) -> dict[str, Any] | None:
         if isinstance(record, dict) and record.get("version") == _VERSION:
             return record
     return None
-
-
-# -- what readers do with it ----------------------------------------------------------------------
-
-
-def hidden_in(record: Mapping[str, Any] | None, columns: Iterable[str]) -> str | None:
-    name = (record or {}).get("hidden")
-    return name if isinstance(name, str) and name in columns else None
-
-
-def made_in(record: Mapping[str, Any] | None) -> frozenset[str]:
-    return frozenset((record or {}).get("made") or ())
-
-
-def counters_in(record: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return column -> the column that counts its lists, as the record says."""
-    counters: Mapping[str, Sequence[str]] = (record or {}).get("counters") or {}
-    return {name: counter for counter, names in counters.items() for name in names}
-
-
-def public(columns: Sequence[str], info: FileInfo) -> list[str]:
-    return [name for name in columns if name != info.identity_column]
 
 
 # -- what a dataset says when its files are skims -------------------------------------------------

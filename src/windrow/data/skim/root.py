@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import uproot
 
-from windrow.data.skim.plan import is_plain_list, number_type, zipped_columns
 from windrow.data.skim.record import ROOT_KEY, complete_record, encoded
+from windrow.data.skim.write import is_plain_list, number_type, zipped_columns
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from windrow.data.skim.plan import Collection, Plan
+    from windrow.data.skim.write import Collection, Plan
 
 
 def write_ttree(path: Path, plan: Plan, pieces: Iterator[Any], record: Mapping[str, Any]) -> None:

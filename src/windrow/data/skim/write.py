@@ -14,15 +14,18 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
+import awkward as ak
+import numpy as np
 import pyarrow as pa
 
 from windrow.data.skim.fragments import Fragment, read_fragment, read_shape, shape_of
-from windrow.data.skim.plan import plan_skim
 from windrow.errors import UsageError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from windrow.data.skim.fragments import Shape
 
 
 Format = Literal["parquet", "rntuple", "ttree"]
@@ -62,10 +65,9 @@ def write_skim(
 ) -> SkimFile:
     """Write the rows of the fragments, in their order, to one file.
 
-    ``record`` is kept in the file, see ``record.py``. ``empty`` has the columns of no rows: of a
-    skim that selected nothing they are all there is to see. The file grows in ``staging``, which is
-    on the target's file system and cleared by the caller after a kill; without it beside the
-    target.
+    ``record`` is kept in the file, see ``record.py``. ``empty`` has the columns of no rows: of a skim that selected
+    nothing they are all there is to see. The file grows in ``staging``, which is on the target's file system and
+    cleared by the caller after a kill; without it beside the target.
     """
     if format not in FORMATS:
         raise UsageError(f"a skim is written as {', '.join(FORMATS)}, not as {format!r}{nearest(format, FORMATS)}")
@@ -74,7 +76,7 @@ def write_skim(
     piece = piece_rows(rows, sum(fragment.memory for fragment in filled))
     plan = plan_skim(
         _shapes(filled),
-        shape_of(empty) if empty is not None else _shape_of_nothing(fragments),
+        shape_of(empty) if empty is not None else read_shape(fragments[0]) if fragments else None,
         pieces=-(-rows // piece),
         tree=tree,
     )
@@ -103,10 +105,6 @@ def _shapes(fragments: Sequence[Fragment]) -> dict[str, Any]:
     for fragment in fragments:
         seen.setdefault(fragment.shape, fragment)
     return {fragment.origin or fragment.path: read_shape(fragment) for fragment in seen.values()}
-
-
-def _shape_of_nothing(fragments: Sequence[Fragment]) -> Any:
-    return read_shape(fragments[0]) if fragments else None
 
 
 # -- rows -----------------------------------------------------------------------------------------
@@ -166,3 +164,251 @@ def _reach_disk(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection:
+    """Columns of lists whose lengths are equal in every row."""
+
+    prefix: str | None  #: they are called ``prefix_field``; None: a column that stands alone
+    counter: str | None  #: the column that holds their lengths
+    members: tuple[str, ...]
+
+    def field(self, member: str) -> str:
+        return member[len(self.prefix or "") + 1 :]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The columns of a skim, how many pieces it is written in, and its name in a ROOT file."""
+
+    schema: Any  #: pyarrow's
+    collections: tuple[Collection, ...]  #: all columns of lists of numbers
+    pieces: int
+    tree: str
+
+
+def plan_skim(shapes: Mapping[str, Shape], empty: Shape | None, *, pieces: int, tree: str) -> Plan:
+    """Decide columns, types and collections from the shapes of the fragments, by file.
+
+    ``empty`` is used where there are no rows at all, and for types that no row shows.
+    """
+    known = list(shapes.items()) or ([("the columns of no rows", empty)] if empty else [])
+    if not known:
+        raise UsageError("a skim without rows needs `empty`: columns of no rows, for their types")
+    _refuse_missing(known)
+    fields = []
+    for name in known[0][1].fields:
+        field = _common_field(name, [(file, shape.fields[name]) for file, shape in known])
+        if empty is not None and name in empty.fields:
+            field = field.with_type(_filled_in(field.type, empty.fields[name].type))
+        fields.append(field.with_type(_filled_in(field.type, pa.float64())))
+    return Plan(
+        schema=pa.schema(fields), collections=_find_collections([shape for _, shape in known]), pieces=pieces, tree=tree
+    )
+
+
+# -- types ----------------------------------------------------------------------------------------
+
+
+def _refuse_missing(known: Sequence[tuple[str, Shape]]) -> None:
+    first_file, first = known[0]
+    for file, shape in known[1:]:
+        for name in first.fields.keys() ^ shape.fields.keys():
+            here, there = (first_file, file) if name in first.fields else (file, first_file)
+            raise UsageError(
+                f"column {name!r} is in {here} but not in {there}: a skim cannot invent its "
+                f'values; leave it out with "-{name}"',
+                column=name,
+            )
+
+
+def _common_field(name: str, fields: Sequence[tuple[str, Any]]) -> Any:
+    first_file, common = fields[0]
+    for file, field in fields[1:]:
+        kind = _common_type(common.type, field.type)
+        if kind is None:
+            raise UsageError(
+                f"column {name!r} is {_words(common.type)} in {first_file} and "
+                f"{_words(field.type)} in {file}, and no type holds both exactly; "
+                f'leave it out with "-{name}"',
+                column=name,
+            )
+        common = pa.field(name, kind, nullable=common.nullable or field.nullable)
+    return common
+
+
+def _common_type(one: Any, other: Any) -> Any:
+    """Return a type that holds the values of both exactly, None if there is none."""
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        item = _common_type(one.value_type, other.value_type)
+        nullable = _may_miss(one.value_field) or _may_miss(other.value_field)
+        return None if item is None else _list_of(item, nullable=nullable)
+    left, right = number_type(one), number_type(other)
+    if left is None or right is None or "b" in (left.kind, right.kind):
+        return None  # a flag is no number
+    wide = np.result_type(left, right)
+    # NumPy turns integers of 64 bits into floats, which have 53 for them.
+    exact = wide.kind != "f" or all(t.kind == "f" or t.itemsize < 8 for t in (left, right))
+    return pa.from_numpy_dtype(wide) if exact else None
+
+
+def number_type(kind: Any) -> np.dtype[Any] | None:
+    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return np.dtype(kind.to_pandas_dtype()) if plain else None
+
+
+def is_plain_list(kind: Any) -> bool:
+    """Say whether a type is lists of numbers of which none can be missing."""
+    if not pa.types.is_list(kind) or kind.value_field.nullable:
+        return False
+    return number_type(kind.value_type) is not None
+
+
+def _filled_in(kind: Any, known: Any) -> Any:
+    """Return the type with what no value showed (``null``) taken from ``known``."""
+    if pa.types.is_null(kind):
+        return known
+    if pa.types.is_list(kind):
+        inner, nullable = known, _may_miss(kind.value_field)
+        if pa.types.is_list(known):
+            inner = known.value_type
+            nullable = nullable or _may_miss(known.value_field)
+        return _list_of(_filled_in(kind.value_type, inner), nullable=nullable)
+    return kind
+
+
+def _list_of(item: Any, *, nullable: bool) -> Any:
+    return pa.list_(pa.field("item", item, nullable=nullable or pa.types.is_null(item)))
+
+
+def _may_miss(field: Any) -> bool:
+    """Say whether values of a field can be missing; Arrow has no other word for "no values"."""
+    return bool(field.nullable and not pa.types.is_null(field.type))
+
+
+def _words(kind: Any) -> str:
+    return str(kind).replace(" not null", "")
+
+
+# -- collections ----------------------------------------------------------------------------------
+
+
+def _find_collections(shapes: Sequence[Shape]) -> tuple[Collection, ...]:
+    """Group the columns of lists that have equal lengths in every fragment."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    where = [{name: number for number, members in enumerate(shape.lists) for name in members} for shape in shapes]
+    for name in shapes[0].fields:
+        if all(name in place for place in where):
+            groups.setdefault(tuple(place[name] for place in where), []).append(name)
+    found: dict[tuple[str | None, str | None, str], list[str]] = {}
+    for key, members in groups.items():
+        counters = set.intersection(*(set(shape.counts[number]) for shape, number in zip(shapes, key, strict=True)))
+        for name in members:
+            prefix, counter = _prefix(name, counters, shapes[0].fields)
+            alone = name if prefix is None else str(key)
+            found.setdefault((prefix, counter, alone), []).append(name)
+    return _of_one_length(
+        Collection(prefix=prefix, counter=counter, members=tuple(members))
+        for (prefix, counter, _), members in found.items()
+    )
+
+
+def _prefix(name: str, counters: Iterable[str], columns: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the collection a column belongs to and its counter: by the counter, else by name."""
+    ends = [place for place, mark in enumerate(name) if mark == "_" and place]
+    usable = [name[:end] for end in ends if name[:end] not in columns and _can_be_zipped(name[:end], name[end + 1 :])]
+    for stem in (name, *reversed(usable)):
+        for counter in (f"n{stem}", f"N{stem}"):
+            if counter in counters:
+                return (None if stem == name else stem), counter
+    first = name[: ends[0]] if ends else None
+    return (first if first in usable else None), None
+
+
+def _can_be_zipped(prefix: str, field: str) -> bool:
+    """Say whether a collection and a field can be called so in any format."""
+    return prefix.isidentifier() and field.isidentifier() and not field.startswith("_")
+
+
+def _of_one_length(collections: Iterable[Collection]) -> tuple[Collection, ...]:
+    """Give each prefix to one collection only: the one that is counted, else the largest."""
+    every = list(collections)
+    best: dict[str, Collection] = {}
+    for one in every:
+        if one.prefix is not None:
+            rival = best.get(one.prefix)
+            if rival is None or _weight(one) > _weight(rival):
+                best[one.prefix] = one
+    out: list[Collection] = []
+    for one in every:
+        if one.prefix is None or best[one.prefix] is one:
+            out.append(one)
+        else:
+            out += [Collection(prefix=None, counter=None, members=(name,)) for name in one.members]
+    return tuple(out)
+
+
+def _weight(one: Collection) -> tuple[bool, int]:
+    return one.counter is not None, len(one.members)
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def _as_layout(array: Any, *, nullable: bool) -> Any:
+    """Return an Arrow array as an awkward layout whose form depends on its type alone."""
+    kind = array.type
+    if not nullable and number_type(kind) is not None:
+        return ak.contents.NumpyArray(array.to_numpy(zero_copy_only=False))
+    if not nullable and is_plain_list(kind):
+        borders = np.asarray(array.offsets).astype(np.int64)
+        values = array.values.slice(int(borders[0]), int(borders[-1] - borders[0]))
+        content = ak.contents.NumpyArray(values.to_numpy(zero_copy_only=False))
+        return ak.contents.ListOffsetArray(ak.index.Index64(borders - borders[0]), content)
+    layout = ak.from_arrow(array, highlevel=False)
+    if nullable and not layout.is_option:
+        layout = ak.contents.UnmaskedArray(layout)
+    return _settled(layout)
+
+
+def zipped_columns(plan: Plan, table: Any) -> dict[str, Any]:
+    """Return the rows of a table as layouts: collections as lists of records, all else by name."""
+    whole = table.combine_chunks()
+    layouts: dict[str, Any] = {}
+    for field in whole.schema:
+        column = whole.column(field.name)
+        array = column.chunk(0) if column.num_chunks else pa.array([], field.type)
+        layouts[field.name] = _as_layout(array, nullable=field.nullable)
+    zipped = {name: one for one in plan.collections if one.prefix for name in one.members}
+    out: dict[str, Any] = {}
+    for name, layout in layouts.items():
+        one = zipped.get(name)
+        if one is None:
+            out[name] = layout
+        elif one.prefix not in out:
+            lists = ak.contents.RecordArray(
+                [layouts[member].content for member in one.members], [one.field(member) for member in one.members]
+            )
+            out[str(one.prefix)] = ak.contents.ListOffsetArray(layout.offsets, lists)
+    return out
+
+
+def _settled(layout: Any) -> Any:
+    """Return a layout with one way to say "missing" and one to say "list".
+
+    Arrow leaves the mask out where nothing happens to be missing.
+    """
+    if layout.is_option:
+        option = layout.to_IndexedOptionArray64()
+        return ak.contents.IndexedOptionArray(option.index, _settled(option.content))
+    if layout.is_regular and not layout.is_numpy:
+        return layout.copy(content=_settled(layout.content))
+    if layout.is_list:
+        lists = layout.to_ListOffsetArray64(True)
+        return lists.copy(content=_settled(lists.content[: lists.offsets[-1]]))
+    return layout

@@ -35,7 +35,6 @@ def bind(
     label: str,
     products: frozenset[Product] | None = None,
 ) -> Program:
-    """Make the program for files of this dataset with these columns; for some products, it makes at least these."""
     return _Binder(definition, dataset, metadata, info, label, products).program()
 
 

@@ -46,7 +46,6 @@ class When:
 
     @classmethod
     def parse(cls, expression: str, *, step: str) -> When:
-        """Parse a condition; anything but the small language is a DefinitionError."""
         if not isinstance(expression, str):
             raise DefinitionError(
                 f'step {step!r}: when= is a text such as "is_mc and year == 2016", '
@@ -106,7 +105,6 @@ def _refused_part(node: ast.expr, *, truth: bool) -> ast.expr | None:
 
 
 def _is_literal(node: ast.expr) -> bool:
-    """Whether a part is a number, a text, a truth value or None, or a collection of those."""
     try:
         found = [ast.literal_eval(node)]
     except (ValueError, TypeError):

@@ -47,7 +47,6 @@ class Definition:
 def regions_of(
     steps: Mapping[str, StepDefinition], declared: Mapping[str, Mapping[str, bool]]
 ) -> dict[str, dict[str, bool]]:
-    """Return the regions: those declared, or one of all cuts."""
     if declared:
         return {name: dict(cuts) for name, cuts in declared.items()}
     return {ALL: {name: False for name, step in steps.items() if step.kind == "cut"}}
@@ -65,7 +64,6 @@ def check_definitions(
     *,
     needs_output: bool = True,
 ) -> None:
-    """Raise if the steps and regions of a pipeline cannot mean anything, whatever the data."""
     if needs_output and not any(step.kind == "output" for step in steps.values()):
         raise DefinitionError(
             f"pipeline {pipeline!r} has no output, so running it would give nothing: add one with "

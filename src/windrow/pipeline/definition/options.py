@@ -90,7 +90,6 @@ def _order(order: Any) -> Any:
 
 
 def _is_own(order: Any) -> bool:
-    """Say whether an order of steps is given, rather than what decides about it."""
     return any(map(_is_own, order.values())) if isinstance(order, Mapping) else isinstance(order, tuple)
 
 

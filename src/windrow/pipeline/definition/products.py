@@ -45,7 +45,6 @@ def products_of(definition: Definition) -> tuple[Product, ...]:
 def classes(
     parts: Sequence[frozenset[Product] | None], everything: Iterable[Product]
 ) -> list[tuple[frozenset[Product], tuple[int, ...]]]:
-    """Group products that are in the same parts (None: in which all are), so that each is added up from its own."""
     groups: dict[tuple[int, ...], list[Product]] = {}
     for product in everything:
         where = tuple(number for number, mine in enumerate(parts) if mine is None or product in mine)

@@ -39,7 +39,6 @@ class SaveDefinition:
 
     @property
     def by_cut(self) -> bool:
-        """Whether there is a file for each cut, of the rows that passed it and those above."""
         return "{cut}" in self.path
 
     def target(self, dataset: str, cut: str = "") -> Path:
@@ -108,7 +107,6 @@ def check_save(
 def bind_saves(
     definition: Definition, dataset: str, info: FileInfo, active: Mapping[str, StepDefinition], lanes: Sequence[Lane]
 ) -> tuple[BoundSave, ...]:
-    """Find the columns and lanes of every file that inputs like this one contribute to."""
     places = {lane.region: number for number, lane in enumerate(lanes)}
     bound: list[BoundSave] = []
     for save in definition.saves:

@@ -44,7 +44,6 @@ class Grid:
         return "\n".join([*lines, *self.notes])
 
     def html(self) -> Html:
-        """Write a table with its title as caption, and a paragraph for each note."""
         parts = ['<table style="border-collapse:collapse;font-variant-numeric:tabular-nums">']
         if self.title:
             parts.append(f'<caption style="text-align:left;{FAINT}">{to_html(self.title)}</caption>')

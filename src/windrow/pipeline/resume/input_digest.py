@@ -116,7 +116,6 @@ class InputIdentities:
 
 
 def _keys(source: Source) -> list[str]:
-    """Name every input so that it is found again; a file may be there several times."""
     seen: dict[str, int] = {}
     keys = []
     for item in source.inputs:

@@ -60,7 +60,6 @@ class JournalWriter:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why the run was not written down from some point on, if so."""
         return self._broken or self._keeper.notes
 
     def takes(self, rows: tuple[Rows, ...]) -> bool:

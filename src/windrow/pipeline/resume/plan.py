@@ -70,7 +70,6 @@ class ResumePlan:
     def partials(
         self, index: int, fresh: Mapping[int, Sequence[Partial]], definition: Definition
     ) -> list[tuple[frozenset[Product] | None, Partial]]:
-        """Give what there is of an input of the source, made now or taken over, with the products it has."""
         found: list[tuple[frozenset[Product] | None, Partial]] = []
         for number in self.feeds_of(index):
             products = self.feeds[number].products if number in self.feeds else None
@@ -86,7 +85,6 @@ class ResumePlan:
 
 
 def _joined(entries: Sequence[Entry]) -> list[Entry]:
-    """Make one entry of neighbours that are done: nobody cares when."""
     joined: list[Entry] = []
     for entry in entries:
         last = joined[-1] if joined else None
@@ -153,7 +151,6 @@ def begin(
 
 
 def asked_orders(plans: Mapping[str, Plan], options: Options) -> dict[str, tuple[str, ...]]:
-    """The orders of steps that were asked for, by dataset, be it for an exact cutflow."""
     exact = [pattern for pattern, kind in options.cutflow.items() if kind == "exact"]
     return {
         dataset: plan.order
@@ -171,7 +168,6 @@ def _in_order(products: Mapping[Product, Identity], order: tuple[str, ...]) -> d
 
 
 def _divide(plan: ResumePlan, item: Input, rows: Ranges, blobs: list[Blob], inputs: int, *, whole: bool) -> None:
-    """Take over what is there of a known input, and put the rest among what is to do."""
     known = plan.known[item.index]
     plan.wanted[item.index] = rows
     by_digest: dict[str, Product] = {}

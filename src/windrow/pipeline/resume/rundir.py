@@ -74,7 +74,6 @@ def _facts(options: Options, definition: Definition, source: Source) -> dict[str
 
 
 def _home(definition: Definition) -> Path | None:
-    """Where the analysis is written down; None where it is in no file, as in a notebook."""
     for step in definition.steps.values():
         code = getattr(step.function, "__code__", None)
         if code is not None and Path(code.co_filename).is_file():

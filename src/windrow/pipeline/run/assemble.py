@@ -101,7 +101,6 @@ class ResultAssembly:
         )
 
     def _united(self, parts: Sequence[tuple[frozenset[Product] | None, Partial]]) -> list[Partial]:
-        """Unite the partials of an input: one for each set of products that are in the same of them."""
         if all(products is None for products, _ in parts):
             return [unite([partial for _, partial in parts])] if parts else []
         everything = products_of(self.definition)
@@ -156,7 +155,6 @@ class ResultAssembly:
                 absent.setdefault(name, f"no row of dataset {dataset!r} reached it, and {why}")
 
     def _missing_outputs(self, dataset: str, leaf: Leaf) -> list[str]:
-        """List the outputs without a value in a region of theirs, of those that exist for a dataset."""
         present = {key[:2] for key in leaf.outputs}
         metadata = self.source.datasets[dataset]
         missing = []
@@ -290,7 +288,6 @@ class ResultAssembly:
 
 
 def _side_by_side(leaves: Sequence[Leaf]) -> Leaf:
-    """Put leaves of the same rows together, each of which has products of its own."""
     if len(leaves) == 1:
         return leaves[0]
     all_of = Leaf({}, {})

@@ -81,7 +81,6 @@ class EngineChoice:
         return self._switching
 
     def _ahead(self, before: int) -> ReadAhead | None:
-        """Make what may read ahead of the workers; None: each reads for itself, as asked for."""
         memory = int(AHEAD_SHARE * granted_memory(os.environ)) or AHEAD_BYTES
         if self.split is None:
             split = MeasuredSplit(

@@ -82,7 +82,6 @@ class PartialCollector:
 
 
 def project(partial: Partial, products: frozenset[Product]) -> Partial:
-    """Leave in a partial just what belongs to some products; nothing is copied."""
     regions = {product.region for product in products if product.kind == "cutflow"}
     ends = Product("ends") in products
     nodes: Nodes[Leaf] = Nodes()

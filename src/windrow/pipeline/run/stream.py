@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from windrow.core.rows import RowFeeder, Standing
     from windrow.data.base import FileInfo, Input
     from windrow.data.stream.flow import Flow, Portion
-    from windrow.data.stream.sources import Tap
-    from windrow.data.stream.stream import Stream
+    from windrow.data.stream.stream import Stream, Tap
     from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.definition.options import Options
     from windrow.pipeline.definition.products import Product
@@ -216,7 +215,6 @@ class StreamPump:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more; what was taken counts, if it can be done in time."""
         if self._until is None:
             self._until = time.monotonic() + PATIENCE_S
             self._can_stop = self._tap.stop()

@@ -166,7 +166,6 @@ class PreparedColumns:
     memory: int = 0  #: bytes that the columns keep
 
     def hand_over(self, run: ChunkRun) -> None:
-        """Give everything to an attempt that has not begun; nothing is left here."""
         run.store.adopt(self.columns)
         self.columns.clear()
         for name, (size, seconds) in self.charges.items():

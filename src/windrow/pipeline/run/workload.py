@@ -101,7 +101,6 @@ class PipelineWorkload:
         self._home = (frozenset(self.definition.unchecked), dict(self.definition.touched))
 
     def learn(self, found: RunFacts) -> None:
-        """Take in what was learned here or, by ``hear``, elsewhere."""
         with self._lock:
             for index, borders in found.borders.items():
                 dataset, before = self.source.inputs[index].dataset, self.facts.borders.get(index, (0,))
@@ -173,7 +172,6 @@ class PipelineWorkload:
         return Failure(kind, type(error).__name__, str(error), place, error)
 
     def program(self, source: Input, info: FileInfo, products: frozenset[Product] | None = None) -> Program:
-        """Return the program for a file, making it if no file with these columns came before."""
         columns = tuple((c.name, c.kind, str(c.dtype), c.counter) for c in info.columns.values())
         key = (source.dataset, columns, products)
         with self._lock:
@@ -212,7 +210,6 @@ class PipelineWorkload:
         return borders
 
     def unit_rows(self, dataset: str) -> float:
-        """Give the mean rows of the units of a dataset, as far as its inputs were opened; 0 if none was."""
         rows, units = self._units.get(dataset, (0, 0))
         return rows / units if units else 0.0
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.options import Options
-from windrow.core.policies import Policies
+from windrow.core.policies import Options, Policies
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.engines.simulated.engine import SimulatedEngine

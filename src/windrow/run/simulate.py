@@ -9,14 +9,13 @@ import statistics
 from bisect import bisect_right
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from windrow.core.options import Options
-from windrow.core.policies import Policies
+from windrow.core.policies import Options, Policies
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.engines.simulated.engine import SimulatedEngine
-from windrow.errors import DataError, InternalError
+from windrow.errors import DataError
 from windrow.run.garbage import collecting_less
 from windrow.run.loop import run
 from windrow.shape.fixed import Fixed
@@ -49,9 +48,6 @@ class _Nothing:
 
     def content(self, task: Task) -> Any:
         return task.payload
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise InternalError(f"a simulated run asked its workload for {name}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

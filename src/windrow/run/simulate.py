@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from windrow.core.records import Task
     from windrow.engines.simulated.devices import Device
     from windrow.engines.simulated.engine import Kind
-    from windrow.engines.simulated.jobs import Tally
     from windrow.engines.simulated.model import Model
+    from windrow.engines.simulated.world import Tally
     from windrow.run.loop import Observer, RunOutcome
     from windrow.run.recorded import Recorded
     from windrow.watch.log import CallRecord
@@ -91,7 +91,7 @@ def simulate(
     nothing: Any = _Nothing()
     with collecting_less():
         outcome = run(scheduler, engine, nothing, clock=engine.clock, observers=observers)
-    devices = {name: shared.busy_s for name, shared in engine.world.things.devices.items()}
+    devices = {name: shared.busy_s for name, shared in engine.world.devices.items()}
     return Simulated(outcome=outcome, tally=engine.tally, workers=workers, device_busy_s=devices)
 
 

@@ -14,8 +14,7 @@ import pytest
 from core_world import World
 from windrow.core.events import Closed, Event, PoolChanged, Released, Submitted, Wanted
 from windrow.core.ledger import join_rows
-from windrow.core.options import Options
-from windrow.core.policies import Policies
+from windrow.core.policies import Options, Policies
 from windrow.core.records import ONE_CORE, InputSpec, MergePartials, Needs, Rows, Task
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler

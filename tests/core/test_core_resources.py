@@ -9,7 +9,7 @@ import pytest
 
 from core_world import World
 from windrow.core.events import CancelRequested, PoolChanged, Released, Submitted, WorkerJoined
-from windrow.core.options import Options
+from windrow.core.policies import Options
 from windrow.core.records import ONE_CORE, Life, Needs, Task, Worker
 from windrow.core.scheduler import Scheduler
 

@@ -9,8 +9,7 @@ import pytest
 from core_world import CRASH, ERROR, KILL, READ, World
 from windrow.core.commands import Discard, Fetch, Launch, Recall, StartWorker
 from windrow.core.events import CancelRequested, Closed, DrainRequested, Event, Finished, Submitted, Tick, WorkerJoined
-from windrow.core.options import Options
-from windrow.core.policies import LaunchPolicy, Policies
+from windrow.core.policies import LaunchPolicy, Options, Policies
 from windrow.core.records import (
     DRIVER,
     Evidence,

@@ -21,7 +21,7 @@ from windrow.core.events import (
     Wanted,
     WorkerJoined,
 )
-from windrow.core.options import Options
+from windrow.core.policies import Options
 from windrow.core.records import (
     DRIVER,
     ONE_CORE,

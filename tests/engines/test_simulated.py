@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from searching import examples
 from windrow.core import commands as orders
 from windrow.core import events as happened
-from windrow.core.options import Options
-from windrow.core.policies import Policies
+from windrow.core.policies import Options, Policies
 from windrow.core.records import Life, Measurement, Needs, Plan, Rows, RunRows, Task
 from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler

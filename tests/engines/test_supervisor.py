@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 import supervisor_workers
-from windrow.engines.supervisor import client, watch
+from windrow.engines.supervisor import client, server
 from windrow.engines.supervisor.client import MARK, ProcessEnd, Supervisor, WorkerProcess
 from windrow.engines.supervisor.status_page import StatusPage
 from windrow.errors import EngineError
@@ -345,7 +345,7 @@ def test_a_stopped_worker_is_ended(ward: Ward) -> None:
 def test_time_in_which_nobody_looked_is_not_counted_as_stopped() -> None:
     process = subprocess.Popen(supervisor_workers.FOR_EVER)
     page = StatusPage.create()
-    watched = watch.WatchedWorker(0, 0, process.pid, page)
+    watched = server.WatchedWorker(0, 0, process.pid, page)
     try:
         os.kill(process.pid, signal.SIGSTOP)
         until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED, "stop")
@@ -376,14 +376,14 @@ def test_an_attempt_that_ended_just_in_time_is_spared() -> None:
     """The verdict on an attempt does not hit the worker that is at the next one."""
     process = subprocess.Popen(supervisor_workers.FOR_EVER)
     page = StatusPage.create()
-    watched = watch.WatchedWorker(0, 0, process.pid, page)
+    watched = server.WatchedWorker(0, 0, process.pid, page)
     try:
         page.begin(1, 1)  # a byte
         attempt = page.attempt()
         assert attempt is not None
         page.end()
         page.begin(1, 1)
-        watched._condemn_for(attempt, watch.EndReason("exceeded"))
+        watched._condemn_for(attempt, server.EndReason("exceeded"))
         assert watched.reason is None
         status = psutil.Process(process.pid).status
         until(lambda: status() == psutil.STATUS_SLEEPING, "it goes on")

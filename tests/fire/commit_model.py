@@ -17,8 +17,7 @@ from fire.commit_engine import Content, Engine, Piece
 from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.intervals import Intervals
-from windrow.core.options import Options
-from windrow.core.policies import Policies, ShapeRequest
+from windrow.core.policies import Options, Policies, ShapeRequest
 from windrow.core.records import InputSpec, Opened, Rows
 from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler

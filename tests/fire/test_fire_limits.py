@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from windrow.engines.supervisor.server import FAST_S, SLOW_S, WatchedWorker
 from windrow.engines.supervisor.status_page import WATCHFUL_S, StatusPage
-from windrow.engines.supervisor.watch import FAST_S, SLOW_S, WatchedWorker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.errors import InternalError, UnknownNameError, UsageError
-from windrow.order.constraints import complete, guards_against, repair
+from windrow.order.constraints import complete, repair
 
 Needs = dict[str, tuple[str, ...]]
 Guards = list[tuple[str, str]]
@@ -122,23 +122,6 @@ def test_repairing_makes_the_step_wait_and_nothing_else_move() -> None:
 def test_guards_of_steps_that_are_not_in_the_order_are_passed_over() -> None:
     needs: Needs = {"a": ("gone",), "b": ()}
     assert repair(("a", "b"), needs, [("a", "gone"), ("gone", "b")]) == ("a", "b")
-
-
-@given(analyses(), st.data())
-def test_guards_found_after_a_failure_are_just_what_had_not_run(
-    analysis: tuple[tuple[str, ...], Needs], data: st.DataObject
-) -> None:
-    written, needs = analysis
-    order = legal_order(data.draw, needs, [])
-    cuts = data.draw(st.sets(st.sampled_from(written)))
-    step = data.draw(st.sampled_from(written))
-    guards = guards_against(step, order, written, cuts)
-    late = set(order[order.index(step) :])
-    above = set(written[: written.index(step)])
-    assert {cut for _, cut in guards} == cuts & late & above
-    assert all(guarded == step for guarded, _ in guards)
-    repaired = repair(order, needs, guards)
-    assert guards_against(step, repaired, written, cuts) == ()
 
 
 def test_a_wanted_order_against_a_need_names_both_steps() -> None:

@@ -13,8 +13,7 @@ import pytest
 
 from windrow.core import commands as orders
 from windrow.core import events as happened
-from windrow.core.options import Options
-from windrow.core.policies import Policies
+from windrow.core.policies import Options, Policies
 from windrow.core.records import (
     Evidence,
     Failure,

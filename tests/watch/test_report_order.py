@@ -23,9 +23,8 @@ from windrow.pipeline.ordering.summary import how_decided, order_line, order_lin
 from windrow.pipeline.results.report_data import report_data
 from windrow.watch.log import EventLog
 from windrow.watch.readlog import read_log
-from windrow.watch.report.order import order_chart_data, order_section
 from windrow.watch.report.plain_data import strict
-from windrow.watch.report.run import run_page
+from windrow.watch.report.run import order_chart_data, order_section, run_page
 from windrow.watch.report.unfinished import unfinished_data
 from windrow.watch.trace import trace_text
 

@@ -61,7 +61,6 @@ class Stopwatch:
         return perf_counter() - store.read_seconds, thread_time() - store.read_cpu_s
 
     def seconds(self) -> float:
-        """Give the seconds since it was made."""
         wall, computed = self._now()
         wall, computed = max(wall - self._wall, 0.0), max(computed - self._computed, 0.0)
         return computed if computed > WAITS * wall else wall
@@ -99,7 +98,6 @@ class Meter:
             self.read_s += store.read_seconds - seconds
 
     def cost(self) -> StepCost:
-        """Return the sums as a record."""
         return StepCost(**{name: getattr(self, name) for name in StepCost._fields})
 
 
@@ -167,7 +165,6 @@ class Caller:
         self._numbers = Ahead()  #: that steps called block by block will draw next
 
     def clear(self) -> None:
-        """Forget what was gathered."""
         self._records.clear()
         self._identity = None
         self._numbers.clear()

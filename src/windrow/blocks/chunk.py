@@ -130,7 +130,6 @@ class ChunkRun:
         return run
 
     def stop_if_asked(self) -> None:
-        """Raise if the run ends."""
         if self._stopping is not None and self._stopping():
             raise Stopped
 

@@ -73,7 +73,6 @@ class ColumnStore:
         self.read_error: Exception | None = None  #: why a read failed, wherever it happened
 
     def clear(self) -> None:
-        """Forget all columns."""
         self._stored.clear()
         if self.link is not None:
             self._fetched.clear()

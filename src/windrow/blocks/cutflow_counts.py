@@ -172,5 +172,4 @@ class CountRecorder:
         return lines
 
     def unit(self, number: int) -> Counts:
-        """Return the counts of one unit."""
         return {key: lines[number] for key, lines in self.counts.items()}

@@ -145,7 +145,6 @@ def raise_from(named: Exception, error: Exception) -> NoReturn:
 
 
 def described(step: BoundStep | BoundOutput, error: Exception) -> str:
-    """Say which function raised what."""
     kind = getattr(step, "kind", "output")
     return f"{kind} {step.name!r} raised {type(error).__name__}: {first_line(error)}"
 

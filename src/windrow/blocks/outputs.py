@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 
 def merge_values(left: Any, right: Any) -> Any:
-    """Add two outputs of the same step."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         merged = dict(left)
         for key, value in right.items():

@@ -54,7 +54,6 @@ class UpDown:
 
     @property
     def parts(self) -> tuple[Any, Any, Any]:
-        """The three weights."""
         return self.nominal, self.up, self.down
 
 
@@ -202,7 +201,6 @@ def _describe(value: Any) -> str:
 
 
 def checked(step: BoundStep, value: Any, rows: int) -> Any:
-    """Check what a step returned for so many rows."""
     if step.kind == "cut":
         return check_cut(step.name, value, rows)
     if step.kind == "weight":

@@ -28,7 +28,6 @@ class Selection:
 
     @property
     def count(self) -> int:
-        """How many rows are selected."""
         return self.length if self.index is None else len(self.index)
 
     def positions(self) -> NDArray[np.int64]:
@@ -47,7 +46,6 @@ class Selection:
         return np.flatnonzero(mine[outer.index])
 
     def has(self, row: int) -> bool:
-        """Say whether a row of the chunk is selected."""
         if self.index is None:
             return True
         place = self.index.searchsorted(row)
@@ -61,7 +59,6 @@ class Selection:
 
 
 def everything(length: int) -> Selection:
-    """All rows of a chunk."""
     return Selection(length)
 
 

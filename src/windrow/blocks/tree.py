@@ -45,7 +45,6 @@ def grow(nodes: Nodes[T], node: Node, value: T, merge: Callable[[T, T], T]) -> N
 
 
 def join(parts: Iterable[Nodes[T]], merge: Callable[[T, T], T]) -> Nodes[T]:
-    """Unite several sets of nodes of the same tree."""
     united: Nodes[T] = Nodes()
     for part in parts:
         for node, value in part.values.items():

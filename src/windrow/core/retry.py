@@ -10,8 +10,7 @@ from windrow.core.records import Failure, FailureKind
 if TYPE_CHECKING:
     from windrow.core.events import Exhausted
     from windrow.core.graph import Node
-    from windrow.core.options import Options
-    from windrow.core.policies import Tries
+    from windrow.core.policies import Options, Tries
     from windrow.core.resources import Resources
 
 #: The type of a loss by SIGKILL, which the kernel sends, too.

@@ -15,9 +15,8 @@ from windrow.core.commands import Command, Discard, Resolve, Status, Uncounted, 
 from windrow.core.dispatch import Dispatch
 from windrow.core.graph import Graph, Node
 from windrow.core.invariants import validate
-from windrow.core.options import Options, Spent
 from windrow.core.outputs import Batch, Outputs
-from windrow.core.policies import LaunchPolicy
+from windrow.core.policies import LaunchPolicy, Options, Spent
 from windrow.core.queues import ANSWER_S, Queues
 from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Plan, Task
 from windrow.core.recovery import Recovery

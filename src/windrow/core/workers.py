@@ -16,7 +16,7 @@ from windrow.core.commands import Command, StartWorker, StopWorker
 from windrow.core.records import Failure, FailureKind, Life
 
 if TYPE_CHECKING:
-    from windrow.core.options import Options, Spent
+    from windrow.core.policies import Options, Spent
     from windrow.core.queues import Chain
     from windrow.core.records import Measurement, Worker
     from windrow.core.resources import Resources

@@ -44,9 +44,7 @@ class RunQueue:
         self.known = self._file >= 0
 
     def delay_s(self) -> float:
-        """Give the seconds waited since the thread began; zero where unknown."""
-        if not self.known:
-            return 0.0
+        """Give the seconds waited since the thread began, if they are known."""
         return int(os.pread(self._file, 80, 0).split()[1]) * 1e-9
 
     def close(self) -> None:

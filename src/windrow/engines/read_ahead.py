@@ -260,6 +260,5 @@ class _ReaderThread(threading.Thread):
 
 
 def _first_input(launch: Launch) -> int:
-    """Give the input that a chunk begins in."""
     first: Rows = launch.task.payload.rows[0]
     return first.input

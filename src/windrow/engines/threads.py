@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
 from windrow.core.events import Cancelled, Event, Held, Started, WorkerLost
 from windrow.core.records import DRIVER, Life, MergePartials, OpenInput, RunRows
+from windrow.engines.inline import SharedMemoryEngine
 from windrow.engines.job_runner import JobRunner, joined, warn_unclosed
-from windrow.engines.shared_memory import SharedMemoryEngine
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
@@ -191,7 +191,6 @@ class _WorkerThread(threading.Thread):
                 unheard = True
 
     def _tell(self, event: Event) -> None:
-        """Report while a job goes on."""
         self._engine.outbox.append(event)
         self._engine.wake()
 

@@ -98,6 +98,5 @@ def write_watch() -> WriteWatch:
 
 
 def _pages(address: int, size: int) -> tuple[int, int]:
-    """Give the pages in which memory lies."""
     page = mmap.PAGESIZE
     return address // page * page, -(-(address + size) // page) * page

@@ -81,19 +81,6 @@ def repair(
     return tuple(result)
 
 
-def guards_against(
-    step: str, order: Sequence[str], written: Sequence[str], cuts: Iterable[str]
-) -> tuple[tuple[str, str], ...]:
-    """Which cuts may have protected a step that failed: those written above it that had not run yet.
-
-    An exception does not say which of them is the guard, and a superset is always safe.
-    """
-    ran = set(order[: order.index(step)])
-    above = list(written[: written.index(step)])
-    known = set(cuts)
-    return tuple((step, name) for name in above if name in known and name not in ran)
-
-
 def _check_names(wanted: Sequence[str], written: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in wanted:

@@ -59,7 +59,6 @@ class Situation:
 
     @property
     def cuts(self) -> tuple[str, ...]:
-        """The cuts, in written order."""
         return tuple(name for name in self.written if self.steps[name].kind == "cut")
 
 

@@ -244,7 +244,6 @@ class Planner:
 
 
 def _pack(patterns: Bools) -> Bits:
-    """Pack sets of patterns into words of 64 bits."""
     words = -(-patterns.shape[-1] // 64)
     padded = np.zeros((*patterns.shape[:-1], 64 * words), np.bool_)
     padded[..., : patterns.shape[-1]] = patterns

@@ -15,7 +15,6 @@ LITTLE = 0.1
 
 
 def reasons(situation: Situation, expected: Expected) -> tuple[str, ...]:
-    """Give a sentence for each step of an order."""
     needs = all_needs(situation.written, situation.needs)
     cuts = [step for step in expected.steps if situation.steps[step.name].kind == "cut"]
     dearest = max((_per_row(situation, step) for step in cuts), default=0.0)

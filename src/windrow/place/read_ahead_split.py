@@ -77,13 +77,12 @@ class Balance:
     _quiet: int = field(default=0, init=False)
     _busy: int = field(default=0, init=False)
 
-    def checkpoint(self, setup_s: float, process_s: float, computing: float = 1.0) -> int:
-        """Tune the split by what one thread takes for the same rows on either side; return how many threads moved."""
+    def checkpoint(self, setup_s: float, process_s: float, computing: float = 1.0) -> None:
+        """Tune the split by what one thread takes for the same rows on either side."""
         before = self.pool
         self.checkpoints += 1
         if setup_s > 0 or process_s > 0:
             self.pool = self.tuned(setup_s, process_s, computing)
-        moved = self.pool.processing - before.processing
         if self.pool == before:
             self._quiet, self._busy = self._quiet + 1, 0
         else:
@@ -92,7 +91,6 @@ class Balance:
             self.period, self._quiet = min(2 * self.period, LONGEST_PERIOD), 0
         elif self._busy == 2:
             self.period, self._busy = max(self.period // 2, 1), 0
-        return moved
 
     def tuned(self, setup_s: float, process_s: float, computing: float) -> Pool:
         """Give the split for these times."""

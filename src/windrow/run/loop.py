@@ -129,7 +129,7 @@ def run(
     rows = scheduler.feeder
     if planner is None and rows is not None:
         planner = rows.policies.order.replan
-    loop = _Loop(scheduler, rows, engine, clock, observers, planner, collector or Taken(), inbox)
+    loop = _Loop(scheduler, engine, clock, observers, planner, collector or Taken(), inbox)
     begin, cpu = clock(), time.thread_time()
     try:
         with _Interrupts(engine, terminate=inbox is not None) as interrupts:
@@ -144,7 +144,19 @@ def run(
             if inbox is not None:
                 inbox.close()
     cpu = time.thread_time() - cpu - engine.work_cpu_s
-    return loop.outcome(clock() - begin, cpu)
+    wall_s = clock() - begin
+    assert loop.end is not None
+    return RunOutcome(
+        status=loop.end.status,
+        failure=loop.end.failure,
+        reason=loop.end.reason,
+        partials=loop.collector.partials(),
+        rows=rows,
+        plans=loop.plans,
+        notes=list(scheduler.notes),
+        wall_s=wall_s,
+        driver_cpu_s=cpu,
+    )
 
 
 #: Commands that are for the loop itself.
@@ -156,7 +168,6 @@ _NEWS = frozenset({TaskEnded, OutputMade, OutputFailed, Uncounted})
 @dataclass(slots=True)
 class _Loop:
     scheduler: Scheduler
-    rows: RowFeeder | None
     engine: Engine
     clock: Callable[[], float]
     observers: Sequence[Observer]
@@ -184,7 +195,10 @@ class _Loop:
             now = self.clock()
             if interrupts.count and not told:
                 told = True
-                events += self.stop()
+                if self.inbox is None:
+                    events.append(CancelRequested("interrupted"))
+                else:
+                    self.inbox.stop()
             if wake is not None and now >= wake:
                 self.wake = None
                 events.append(Tick())
@@ -198,13 +212,6 @@ class _Loop:
         if self.end is None and self.inbox is not None:
             self.feed(self.inbox.events(), self.clock())
         return self.end is not None
-
-    def stop(self) -> list[Event]:
-        """Say that the run is to end, or tell whoever knows how."""
-        if self.inbox is None:
-            return [CancelRequested("interrupted")]
-        self.inbox.stop()
-        return []
 
     def feed(self, events: list[Event], now: float) -> None:
         """Give events to the scheduler and do what it says, until it has no more questions."""
@@ -241,21 +248,6 @@ class _Loop:
             self.wake = command.time
         elif isinstance(command, Resolve):
             self.end = command
-
-    def outcome(self, wall_s: float, driver_cpu_s: float) -> RunOutcome:
-        assert self.end is not None
-        scheduler = self.scheduler
-        return RunOutcome(
-            status=self.end.status,
-            failure=self.end.failure,
-            reason=self.end.reason,
-            partials=self.collector.partials(),
-            rows=self.rows,
-            plans=self.plans,
-            notes=list(scheduler.notes),
-            wall_s=wall_s,
-            driver_cpu_s=driver_cpu_s,
-        )
 
 
 class _Interrupts:

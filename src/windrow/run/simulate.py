@@ -9,14 +9,13 @@ import statistics
 from bisect import bisect_right
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from windrow.core.options import Options
-from windrow.core.policies import Policies
+from windrow.core.policies import Options, Policies
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.engines.simulated.engine import SimulatedEngine
-from windrow.errors import DataError, InternalError
+from windrow.errors import DataError
 from windrow.run.garbage import collecting_less
 from windrow.run.loop import run
 from windrow.shape.fixed import Fixed
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from windrow.core.records import Task
     from windrow.engines.simulated.devices import Device
     from windrow.engines.simulated.engine import Kind
-    from windrow.engines.simulated.jobs import Tally
     from windrow.engines.simulated.model import Model
+    from windrow.engines.simulated.world import Tally
     from windrow.run.loop import Observer, RunOutcome
     from windrow.run.recorded import Recorded
     from windrow.watch.log import CallRecord
@@ -49,9 +48,6 @@ class _Nothing:
 
     def content(self, task: Task) -> Any:
         return task.payload
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise InternalError(f"a simulated run asked its workload for {name}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +91,7 @@ def simulate(
     nothing: Any = _Nothing()
     with collecting_less():
         outcome = run(scheduler, engine, nothing, clock=engine.clock, observers=observers)
-    devices = {name: shared.busy_s for name, shared in engine.world.things.devices.items()}
+    devices = {name: shared.busy_s for name, shared in engine.world.devices.items()}
     return Simulated(outcome=outcome, tally=engine.tally, workers=workers, device_busy_s=devices)
 
 

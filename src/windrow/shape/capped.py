@@ -18,7 +18,6 @@ class CappedUntilReordered:
         self._most_s = most_s  #: category -> seconds of a task at most; None: no limit
 
     def rows(self, request: ShapeRequest) -> int:
-        """Size the next task."""
         rows = self._shape.rows(request)
         most = self._most_s(request.category)
         costs = request.costs

@@ -17,5 +17,4 @@ class Fixed(Queued):
         self._rows = rows
 
     def rows(self, request: ShapeRequest) -> int:  # noqa: ARG002 - nothing of it matters here
-        """Size the next task."""
         return self._rows

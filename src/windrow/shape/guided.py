@@ -70,7 +70,6 @@ class Guided(Queued):
         self._remembered = remembered or {}  #: by category: what tasks cost in an earlier run
 
     def rows(self, request: ShapeRequest) -> int:
-        """Size the next task."""
         workers = max(request.workers, 1)
         left = request.known + request.expected
         costs: StepCost | CostSums = request.costs

@@ -22,7 +22,7 @@ from windrow.core.events import (
     Wanted,
     WorkerJoined,
 )
-from windrow.core.options import Options
+from windrow.core.policies import Options
 from windrow.core.records import NO_NEEDS, Failure, Handle, Needs, Task
 from windrow.core.scheduler import Scheduler
 from windrow.engines.machine_limits import granted_cores, granted_memory

@@ -159,8 +159,13 @@ def _tries(log: Log) -> dict[int, list[Try]]:
 
 
 def _tried(call: CallRecord, tries: tuple[Try, ...], now: int) -> CallRecord:
-    if call.released:
-        tries = tuple([_begun_by(one, call.released) for one in tries])
+    released = [time for times in call.released.values() for time in times]
+    if released:
+        # An attempt had begun when it released something; its end may be heard late, and its beginning be taken for later.
+        tries = tuple(
+            one._replace(begin=min([one.begin, *(time for time in released if one.launched <= time <= one.heard)]))
+            for one in tries
+        )
     found = call._replace(tries=tries)
     counted, end, state = found.last, call.end or now, call.state
     # Its end is that of the attempt it ended with, which may be heard of later.
@@ -171,9 +176,3 @@ def _tried(call: CallRecord, tries: tuple[Try, ...], now: int) -> CallRecord:
         runs = bool(tries) and tries[-1].how == "running" and tries[-1].end > tries[-1].begin
         state = "running" if runs else "waiting"
     return found._replace(end=max(end, call.called), state=state)
-
-
-def _begun_by(one: Try, released: Mapping[str, Sequence[int]]) -> Try:
-    """An attempt had begun when it released something; its end may be heard late, and its beginning be taken for later."""
-    times = [time for output in released.values() for time in output if one.launched <= time <= one.heard]
-    return one._replace(begin=min(one.begin, *times)) if times else one

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import Command
     from windrow.core.events import Event
-    from windrow.core.records import Failure, Measurement, Plan, Rows, Task
+    from windrow.core.records import Failure, Plan, Task
 
 #: Characters collected before they are written: a write costs as much as ten lines.
 PIECE = 65536
@@ -127,15 +127,6 @@ class CallRecord(NamedTuple):
                 if one.how == "done":
                     return one
         return self.tries[-1] if self.tries else None
-
-
-def chunk_line(one: Attempt, used: Measurement, plan: int, rows: Sequence[Rows], left_out: int) -> str:
-    """Write an attempt at rows; those that were left out of the result are not counted."""
-    first, last = (rows[0], rows[-1].stop) if rows else ((-1, 0, 0), 0)
-    count = sum(stop - start for _, start, stop in rows) - left_out
-    return one.text + _CHUNK % (
-        micros(used.cpu), micros(used.lock_wait), used.bytes_read, used.peak_memory, plan, first[0], first[1], last, count
-    )  # fmt: skip
 
 
 def attempt_line(one: Attempt, why: str = "") -> str:
@@ -306,7 +297,13 @@ class EventLog(LogFile):
         if isinstance(payload, RunRows):
             skipped = event.report.skipped if event.report is not None else ()
             left_out = sum(rows.stop - rows.start for rows, _ in skipped)
-            self.add(chunk_line(one, used, plan, payload.rows, left_out))
+            chunk = payload.rows
+            first, last = (chunk[0], chunk[-1].stop) if chunk else ((-1, 0, 0), 0)
+            count = sum(stop - start for _, start, stop in chunk) - left_out
+            self.add(one.text + _CHUNK % (
+                micros(used.cpu), micros(used.lock_wait), used.bytes_read, used.peak_memory, plan, first[0], first[1], last,
+                count,
+            ))  # fmt: skip
         elif isinstance(payload, OpenInput):
             rows, borders = event.report.rows, event.report.borders
             facts: dict[str, Any] = {"input": payload.input, "rows": rows, "units": max(len(borders) - 1, 0)}

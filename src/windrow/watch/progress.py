@@ -311,18 +311,14 @@ class Cell:
         words = escape(", ".join(filter(None, (shot.amount, shot.pace))))
         html = escape(shot.line) if shot.finished else f"{escape(shot.name)} {bar} {words}"
         output = {"text/plain": shot.line, "text/html": f"<div>{html}</div>"}
-        number = self._cell()
+        shell = import_module("IPython").get_ipython()
+        number = 0 if shell is None else int(shell.execution_count)
         if not shot.finished and (self._handle is None or (self._idle and number != self._number)):
             self._handle = import_module("IPython.display").display(output, raw=True, display_id=True)
             self._number = number
         elif self._handle is not None:
             self._handle.update(output, raw=True)
         self._idle = shot.counts is not None and shot.counts[0] == shot.counts[1]
-
-    @staticmethod
-    def _cell() -> int:
-        shell = import_module("IPython").get_ipython()
-        return 0 if shell is None else int(shell.execution_count)
 
 
 # -- a run -----------------------------------------------------------------------------------------
@@ -393,20 +389,18 @@ def watching(
     observers: list[Observer] = []
     with ExitStack() as stack:
         if rundir is not None:
-            observers.append(stack.enter_context(_log(Path(rundir))))
+            directory = Path(rundir)
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+                log = EventLog.open(directory / "events.jsonl")
+            except OSError as error:
+                raise UsageError(f"rundir= {directory} cannot be written to: {error}") from error
+            observers.append(stack.enter_context(log))
         if display is not None:
             shown = _RunProgress(rows.standing, display, name, clock())
             stack.callback(lambda: shown.end(clock()))
             observers.append(shown)
         yield tuple(observers)
-
-
-def _log(rundir: Path) -> EventLog:
-    try:
-        rundir.mkdir(parents=True, exist_ok=True)
-        return EventLog.open(rundir / "events.jsonl")
-    except OSError as error:
-        raise UsageError(f"rundir= {rundir} cannot be written to: {error}") from error
 
 
 class _RunProgress:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
 from windrow.units import format_seconds
-from windrow.watch.graph_drawing import Card, Look, colour_sample, draw_graph, scroll_drawing
+from windrow.watch.graph_drawing import Card, Edge, Look, colour_sample, draw_graph, scroll_drawing
 from windrow.watch.graph_run import maker_of
-from windrow.watch.layered_layout import Edge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,7 +87,12 @@ def nodes_and_edges(tasks: Mapping[int, CallRecord], most: int) -> tuple[tuple[G
     members: dict[str, list[int]] = defaultdict(list)
     for number in sorted(tasks):
         members[keys[number]].append(number)
-    nodes = tuple(_node(key, ids, tasks, levels) for key, ids in members.items())
+    nodes = []
+    for key, ids in members.items():
+        states = Counter([tasks[number].state for number in ids])
+        level = min(levels[number] for number in ids)
+        work = sum([one.end - one.begin for number in ids for one in tasks[number].tries])
+        nodes.append(GraphNode(key, tasks[ids[0]].name, level, dict(states), work / 1e6, tuple(ids)))
     counts: Counter[tuple[str, str, str]] = Counter()
     for number, task in tasks.items():
         for source in {maker_of(output) for output in task.reads} if task.reads else ():
@@ -97,7 +101,7 @@ def nodes_and_edges(tasks: Mapping[int, CallRecord], most: int) -> tuple[tuple[G
         for source in task.after:
             if source in keys:
                 counts[keys[source], keys[number], "after"] += 1
-    return nodes, tuple(GraphEdge(*ends, count) for ends, count in counts.items())
+    return tuple(nodes), tuple(GraphEdge(*ends, count) for ends, count in counts.items())
 
 
 def _together(kinds: set[tuple[str, int]], most: int) -> int:
@@ -106,18 +110,6 @@ def _together(kinds: set[tuple[str, int]], most: int) -> int:
     while together <= highest and len({(name, level // together) for name, level in kinds}) > most:
         together *= 2
     return together
-
-
-def _node(key: str, ids: list[int], tasks: Mapping[int, CallRecord], levels: Mapping[int, int]) -> GraphNode:
-    work = sum([one.end - one.begin for number in ids for one in tasks[number].tries])
-    return GraphNode(
-        key=key,
-        name=tasks[ids[0]].name,
-        level=min(levels[number] for number in ids),
-        states=dict(Counter([tasks[number].state for number in ids])),
-        seconds=work / 1e6,
-        tasks=tuple(ids),
-    )
 
 
 class TaskGraph:
@@ -177,7 +169,9 @@ class TaskGraph:
         """Give the graph in the language of Mermaid, which Markdown pages draw."""
         short = {node.key: f"n{number}" for number, node in enumerate(self.nodes)}
         lines = ["flowchart LR"]
-        lines += [f'  {short[node.key]}["{_mermaid_text(node.label)}"]' for node in self.nodes]
+        for node in self.nodes:
+            text = escape(" ".join(node.label.split())).replace("[", "&#91;").replace("]", "&#93;")
+            lines.append(f'  {short[node.key]}["{text}"]')
         lines += [
             f"  {short[edge.source]} {'-.->' if edge.kind == 'after' else '-->'} {short[edge.target]}"
             for edge in self.edges
@@ -201,10 +195,6 @@ def _dot_look(edge: GraphEdge) -> str:
     if edge.count > 1:
         looks.append(f'label="{edge.count}"')
     return f" [{', '.join(looks)}]" if looks else ""
-
-
-def _mermaid_text(text: str) -> str:
-    return escape(" ".join(text.split())).replace("[", "&#91;").replace("]", "&#93;")
 
 
 def task_graph(run: GraphRun, most: int) -> TaskGraph:

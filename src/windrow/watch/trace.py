@@ -71,14 +71,11 @@ def _names(log: Log, name: str) -> Iterator[dict[str, Any]]:
 def _rare(log: Log) -> Iterator[dict[str, Any]]:
     for line in log.rare:
         about = {key: value for key, value in line.items() if key not in ("t", "event")}
-        yield _mark(_called(line), _us(line["t"]), -1, "p", strict(pathless(about)))
-
-
-def _called(line: dict[str, Any]) -> str:
-    """Name an event as people would; what was decided about an order stands out from that it was thought about."""
-    if line["event"] != "Planned" or "changed" not in line:
-        return str(line["event"])
-    return f"{'new order' if line['changed'] else 'order kept'}: {line.get('category', '')}"
+        name = str(line["event"])
+        if name == "Planned" and "changed" in line:
+            # What was decided about an order stands out from that it was thought about.
+            name = f"{'new order' if line['changed'] else 'order kept'}: {line.get('category', '')}"
+        yield _mark(name, _us(line["t"]), -1, "p", strict(pathless(about)))
 
 
 def _mark(name: str, time: float, worker: int, scope: str, about: Any) -> dict[str, Any]:

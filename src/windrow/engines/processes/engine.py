@@ -98,7 +98,6 @@ class ProcessesEngine:
             raise
 
     def _connect(self, life: Life, *, io: bool = False) -> None:
-        """Begin a life of a worker."""
         assert self._supervisor is not None
         assert self._selector is not None
         process = self._supervisor.fork(*life, ENTRY)

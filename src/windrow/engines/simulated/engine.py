@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from windrow.core.commands import EngineCommand
     from windrow.core.records import Handle
     from windrow.engines.base import Workload
-    from windrow.engines.simulated.jobs import Tally
     from windrow.engines.simulated.model import Model
+    from windrow.engines.simulated.world import Tally
 
 Kind = Literal["threads", "processes"]
 

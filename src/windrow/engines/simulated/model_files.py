@@ -174,7 +174,6 @@ def _devices(content: Mapping[str, Any], where: str) -> dict[str, Device]:
 
 
 def _made(kind: type[Any], section: Any, where: str) -> Any:
-    """Make a record of a section."""
     names = _keys(kind)
     _check_keys(section, tuple(names), where)
     types = {field.name: str(field.type) for field in fields(kind)}

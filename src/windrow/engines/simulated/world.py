@@ -2,17 +2,22 @@
 
 Things happen one at a time, in the order of their times; equal times in the order they were foreseen. Reports go to the one who made
 the world, at the time they are made.
+
+A stage is a set of chains that run side by side; a chain is steps one after the other: so much of a shared thing, or seconds that
+no other job has a hand in. Computing that needs the interpreter lock now and then is cut into slices with and without it, of drawn
+lengths that add up exactly. So threads wait for each other as in a network of queues, and a task alone takes what it takes.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from windrow.core import events as happened
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
@@ -31,19 +36,90 @@ from windrow.core.records import (
 )
 from windrow.engines.job_runner import joined
 from windrow.engines.simulated.devices import FairShare, cores_rate
-from windrow.engines.simulated.jobs import SharedThings, SimulatedJob, SimulatedWorker, Tally, launch_stages
 from windrow.engines.simulated.model import Demand, drawn, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from windrow.core.commands import EngineCommand
     from windrow.core.records import Task
-    from windrow.engines.simulated.jobs import Chain
+    from windrow.engines.simulated.devices import User
     from windrow.engines.simulated.model import Costs, Model
+
+#: Slices of a task's computing with the lock, and as many without. More are closer to a real
+#: interpreter, which changes hands every 5 ms or at every call that lets go, and cost more events.
+SLICES = 8
+
+#: (the shared thing, or None for seconds by itself; how much)
+Step: TypeAlias = "tuple[FairShare | None, float]"
+Chain: TypeAlias = "list[Step]"
 
 #: Of a worker that the model takes away.
 LOST = Failure(FailureKind.LOST, "WorkerLost", "its worker went away")
+
+
+@dataclass(slots=True, eq=False)
+class SimulatedJob:
+    """One launch or fetch that a worker is at."""
+
+    worker: SimulatedWorker
+    command: Any  #: a Launch or a Fetch
+    begun: float
+    stages: Iterator[list[Chain]] = field(default_factory=lambda: iter(()))
+    open: int = 0  #: chains of the stage that are not through
+    users: dict[int, tuple[FairShare, User]] = field(default_factory=dict)  #: what its chains use now
+    dead: bool = False  #: ended: what is still to come of it counts no more
+    share: float = 1.0  #: of its work that is done before it is ended for its memory
+    computing_s: float = 0.0
+    cold_s: float = 0.0  #: of it, as the worker's first of its kind
+    lock_wait_s: float = 0.0  #: while others had the lock
+    cores_wait_s: float = 0.0  #: while others had the processors
+    read: float = 0.0
+    memory: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class SimulatedWorker:
+    """One life of a worker."""
+
+    life: Life
+    speed: float
+    joined: float
+    inbox: deque[EngineCommand] = field(default_factory=deque)
+    job: SimulatedJob | None = None
+    taking: bool = False  #: it is about to take up jobs
+    cancelled: set[int] = field(default_factory=set)  #: attempts that are not to begin
+    known: set[str] = field(default_factory=set)  #: categories it has run; the first run is slower
+
+
+@dataclass(slots=True)
+class Tally:
+    """Where the workers' and the driver's time went: seconds, summed over all of them."""
+
+    tasks: int = 0
+    compute_s: float = 0.0
+    cold_s: float = 0.0  #: of computing, by the first tasks of workers
+    read_s: float = 0.0  #: waiting for what is read and not hidden by computing
+    lock_wait_s: float = 0.0
+    cores_wait_s: float = 0.0
+    lost_s: float = 0.0  #: by what was ended early or lost with its worker
+    other_s: float = 0.0  #: opening inputs, merging, fetching
+    present_s: float = 0.0  #: from joining to leaving
+    driver_s: float = 0.0  #: the driver's own
+    longest_s: float = 0.0  #: of all tasks
+    last_task: dict[int, float] = field(default_factory=dict)  #: when each worker was done with its last one
+
+    def count(self, job: SimulatedJob, wall: float, now: float) -> None:
+        """Count a task that was done."""
+        self.tasks += 1
+        self.compute_s += job.computing_s
+        self.cold_s += job.cold_s
+        self.lock_wait_s += job.lock_wait_s
+        self.cores_wait_s += job.cores_wait_s
+        rest = wall - job.computing_s - job.lock_wait_s - job.cores_wait_s
+        self.read_s += max(0.0, rest)
+        self.longest_s = max(self.longest_s, wall)
+        self.last_task[job.worker.life.worker] = now
 
 
 class World:
@@ -54,14 +130,12 @@ class World:
     ) -> None:
         self.model, self.seed = model, seed
         self.tally = Tally()
-        devices = {name: FairShare(device.rate) for name, device in model.devices.items()}
         cores = model.cores
-        self.things = SharedThings(
-            devices,
-            FairShare(cores_rate(cores)) if cores is not None and cores < workers else None,
-            None if apart else FairShare(cores_rate(1)),
-        )
-        self._shared = [*devices.values(), *(x for x in self.things[1:] if x is not None)]
+        self.devices = {name: FairShare(device.rate) for name, device in model.devices.items()}
+        #: None: every worker has its own
+        self._cores = FairShare(cores_rate(cores)) if cores is not None and cores < workers else None
+        self._lock = None if apart else FairShare(cores_rate(1))
+        self._shared = [*self.devices.values(), *(x for x in (self._cores, self._lock) if x is not None)]
         self._apart = apart  #: workers can be stopped and held to limits
         self._count = workers
         self._report = report
@@ -168,7 +242,6 @@ class World:
             self._at(now + rejoin, self._join, Life(number, incarnation + 1))
 
     def _remove(self, worker: SimulatedWorker, now: float) -> None:
-        """Take a worker out with all it has."""
         if worker.job is not None:
             self._abandon(worker.job, now)
         self.tally.present_s += now - worker.joined
@@ -206,7 +279,6 @@ class World:
             self._ended(job, happened.Cancelled(command.attempt, worker.life), now)
 
     def _recall(self, worker: SimulatedWorker, command: Recall, now: float) -> None:
-        """Give back a launch that has not begun."""
         for one in worker.inbox:
             if isinstance(one, Launch) and one.attempt == command.attempt:
                 worker.inbox.remove(one)
@@ -261,7 +333,6 @@ class World:
         return self.model.costs[task.category]
 
     def _compute(self, job: SimulatedJob, launch: Launch, costs: Costs) -> None:
-        """Begin rows or a call."""
         task = launch.task
         demand = self._demand(launch, costs)
         job.memory = demand.memory
@@ -273,7 +344,7 @@ class World:
                 job.share, job.memory = most / demand.memory, most
             if "seconds" in limits:
                 self._at(job.begun + limits["seconds"], self._too_long, job)
-        stages = launch_stages(job, launch, demand, costs, self.things, self.model, self.seed)
+        stages = self._stages(job, demand, costs)
         job.worker.known.add(task.category)
         if isinstance(stages, float):
             for share, name in costs.releases(task.id):
@@ -282,6 +353,49 @@ class World:
         else:
             job.stages = iter(stages)
             self._next_stage(job, job.begun)
+
+    def _stages(self, job: SimulatedJob, demand: Demand, costs: Costs) -> list[list[Chain]] | float:
+        """Lay out a task: requests, reading, then computing with the rest of the reading beside it.
+
+        For a task that uses nothing shared these are just seconds.
+        """
+        worker, task, share = job.worker, job.command.task, job.share
+        speed = worker.speed / share
+        free, locked = demand.free_s / speed, demand.locked_s / speed
+        if task.category not in worker.known:
+            job.cold_s = costs.cold_s / speed
+            free += job.cold_s
+        job.computing_s = free + locked
+        job.read = demand.read * share
+        wait = demand.blocked_s * share
+        compute: Chain
+        reads = job.read > 0 and costs.device is not None
+        if self._lock is None or not locked:
+            if self._cores is None and not reads:
+                return wait + job.computing_s
+            compute = [(self._cores, job.computing_s)]
+        else:
+            compute = self._slices(free, locked, task)
+        if not reads:
+            return [[[(None, wait), *compute]]]
+        name = costs.device or ""
+        device = self.devices[name]
+        wait += costs.requests * self.model.devices[name].latency_s
+        late = costs.overlap * job.read
+        first: Chain = [(None, wait), (device, job.read - late)]
+        return [[first], [compute, [(device, late)]]] if late else [[[*first, *compute]]]
+
+    def _slices(self, free: float, locked: float, task: Task) -> Chain:
+        rows = rows_of(task)[0]
+        pairs = [drawn(self.seed, 3, rows.input, rows.start, number) for number in range(SLICES)]
+        without = [-math.log(first) for first, _ in pairs]
+        holding = [-math.log(second) for _, second in pairs]
+        per_without, per_holding = free / sum(without), locked / sum(holding)
+        chain: Chain = []
+        for one, other in zip(without, holding, strict=True):
+            chain.append((self._cores, one * per_without))
+            chain.append((self._lock, other * per_holding))
+        return chain
 
     def _demand(self, launch: Launch, costs: Costs) -> Demand:
         first, *more = rows_of(launch.task)
@@ -306,14 +420,8 @@ class World:
 
     def _alone(self, job: SimulatedJob, seconds: float) -> None:
         """Go through with a job that nobody else has a hand in."""
-        if seconds > 0:
-            self._at(job.begun + seconds, self._through, job)
-        else:
-            self._finished(job, job.begun)
-
-    def _through(self, now: float, job: SimulatedJob) -> None:
-        if not job.dead:
-            self._finished(job, now)
+        job.stages = iter([[[(None, seconds)]]])
+        self._next_stage(job, job.begun)
 
     def _next_stage(self, job: SimulatedJob, now: float) -> None:
         chains = next(job.stages, None)
@@ -347,14 +455,13 @@ class World:
         now, user = shared.done()
         job, chain = user.what
         del job.users[id(chain)]
-        if shared is self.things.lock:
+        if shared is self._lock:
             job.lock_wait_s += now - user.begun - user.amount
-        elif shared is self.things.cores:
+        elif shared is self._cores:
             job.cores_wait_s += now - user.begun - user.amount
         self._next_step(now, user.what)
 
     def _abandon(self, job: SimulatedJob, now: float) -> None:
-        """Stop a job where it is."""
         job.dead = True
         for shared, user in job.users.values():
             shared.leave(user, now)
@@ -404,12 +511,13 @@ class World:
             else:  # outputs of calls travel with the report that they are there, where fetching them would cost nothing
                 here = not self.model.costs[command.task.category].fetch_s
         made = tuple(
-            [self._keep(job, name, value, here=here) for name in command.task.makes if not self._has(job, name)]
+            [
+                self._keep(job, name, value, here=here)
+                for name in command.task.makes
+                if (name, command.attempt) not in self._values
+            ]
         )
         self._ended(job, make_record(happened.Finished, (command.attempt, life, made, used, report)), now)
-
-    def _has(self, job: SimulatedJob, name: str) -> bool:
-        return (name, job.command.attempt) in self._values
 
     def _keep(self, job: SimulatedJob, name: str, value: Any, *, here: bool = True) -> Made:
         self._values[make_record(Handle, (name, job.command.attempt))] = value

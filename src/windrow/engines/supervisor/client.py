@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from windrow.engines.supervisor.process_tree import end_all, marked
 from windrow.engines.supervisor.status_page import StatusPage
@@ -37,8 +37,6 @@ ENDING_S = 10.0
 #: How long the driver looks for what a killed server left behind.
 SWEEP_S = 5.0
 MESSAGE_BYTES = 1 << 17
-
-EndKind: TypeAlias = Literal["exit", "signal", "exceeded", "stopped", "killed", "lost"]
 
 _PROGRAM = """\
 import json, sys
@@ -75,7 +73,7 @@ class ProcessEnd:
 
     worker: int
     incarnation: int
-    kind: EndKind
+    kind: Literal["exit", "signal", "exceeded", "stopped", "killed", "lost"]
     code: int = 0
     resource: str = ""
     limit: float = 0.0

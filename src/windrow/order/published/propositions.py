@@ -85,7 +85,6 @@ class Verdicts:
         return int(self.rows[gone].sum())
 
     def asked(self, cut: str) -> int:
-        """How many rows a cut was asked about."""
         said = self._verdicts[:, self._column[cut]]
         return int(self.rows[said != NOT_ASKED].sum())
 

@@ -7,11 +7,14 @@ on these alone.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import filter as matching
 from functools import reduce
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
@@ -20,12 +23,12 @@ import numpy as np
 from windrow import data as windrow_data
 from windrow.blocks.chunk import ChunkRun
 from windrow.blocks.columns import concatenate
+from windrow.blocks.kernels import EachKernel
 from windrow.blocks.program import Argument
 from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.selection import Selection, union
 from windrow.errors import StepError, UnknownNameError, UsageError, nearest
 from windrow.pipeline.binding.bind import bind
-from windrow.pipeline.inspect.debugger import stop_where_it_raised
 from windrow.pipeline.inspect.rows import (
     ROOM,
     STAND_IN,
@@ -41,7 +44,7 @@ from windrow.pipeline.inspect.rows import (
 from windrow.pipeline.results.grid import Grid, box
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from os import PathLike
 
     from numpy.typing import NDArray
@@ -432,3 +435,61 @@ def _is_number(value: Any) -> bool:
 def _tail(label: str) -> str:
     name = label.rsplit("/", 1)[-1] or label
     return name if len(name) <= ROOM else "…" + name[1 - ROOM :]
+
+
+# -- stopping where a step raises ---------------------------------------------------------------
+
+
+#: Where Windrow's own files are: their frames are not what a user wants to see.
+OURS = str(Path(__file__).resolve().parents[2])
+
+
+def stop_where_it_raised(run: ChunkRun, step: BoundStep, failure: StepError) -> None:
+    """Show file, row and arguments of a failed call, and open the debugger in the step's function."""
+    import pdb
+
+    first, last = int(failure.facts["start"]), int(failure.facts["stop"])
+    rows, where = union([run.selections[lane] for lane in step.lanes]), f"rows {first} to {last - 1} together"
+    if last == first + 1:
+        rows, where = Selection(rows.length, np.array([first - run.start])), f"row {first}"
+    arguments = run.caller.gather(step.arguments, rows, step.lanes)
+    lines = [f"{failure}", f"  file {run.chunk.label}, {where}"]
+    lines += [f"  {one.name} = {short(values, 72)}" for one, values in zip(step.arguments, arguments, strict=True)]
+    sys.stdout.write("\n".join(lines) + "\n")
+    frames = _user_frames(lambda: _call(run, step, arguments, rows), step.function)
+    if frames is None:
+        sys.stdout.write("  The function itself does not raise, so there is nothing to step into.\n")
+        return
+    pdb.post_mortem(frames)
+
+
+def _user_frames(call: Callable[[], Any], function: Callable[..., Any]) -> TracebackType | None:
+    """Return the traceback of a call, from the user's function to the deepest line of its file; None without."""
+    frames: list[TracebackType] = []
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - its traceback is what is asked for
+        part = error.__traceback__
+        while part is not None:
+            frames.append(part)
+            part = part.tb_next
+    codes = [frame.tb_frame.f_code for frame in frames]
+    wanted = getattr(function, "__code__", None)
+    if wanted is None:  # an object that is called: the first code that is not ours
+        wanted = next((code for code in codes if not code.co_filename.startswith(OURS)), None)
+    if wanted not in codes:
+        return None
+    last = max(number for number, code in enumerate(codes) if code.co_filename == wanted.co_filename)
+    chain: TracebackType | None = None
+    for part in reversed(frames[codes.index(wanted) : last + 1]):
+        chain = TracebackType(chain, part.tb_frame, part.tb_lasti, part.tb_lineno)
+    return chain
+
+
+def _call(run: ChunkRun, step: BoundStep, arguments: list[Any], rows: Selection) -> Any:
+    if step.kernel is None:
+        return run.caller.call(step, arguments, rows)
+    # Compiled code has no frames: the plain function is called, with the numbers it would see.
+    kernel = step.kernel
+    plain = EachKernel(kernel.function, kernel.parameters, name=kernel.name, kind=kernel.kind, use_numba=False)
+    return run.caller.each(replace(step, kernel=plain), rows)

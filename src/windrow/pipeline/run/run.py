@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from windrow import __version__
 from windrow import data as windrow_data
-from windrow.core.options import Options as SchedulerOptions
 from windrow.core.policies import LaunchPolicy, Policies
+from windrow.core.policies import Options as SchedulerOptions
 from windrow.core.records import FailureKind
 from windrow.core.retry import OUT_OF_TIME, lost_too_often
 from windrow.core.rows import RowFeeder, RowOptions
@@ -18,16 +22,14 @@ from windrow.core.scheduler import Scheduler
 from windrow.data.paths import is_remote
 from windrow.data.stream.stream import Stream
 from windrow.engines.machine_limits import granted_cores
-from windrow.errors import EngineError
+from windrow.errors import EngineError, UsageError, WindrowError
 from windrow.pipeline.definition.options import Options
-from windrow.pipeline.ordering.controller import FELL_BACK, OrderController
-from windrow.pipeline.ordering.initial_orders import check_conditions, make_orders
+from windrow.pipeline.ordering.controller import FELL_BACK, OrderController, check_conditions, make_orders
 from windrow.pipeline.ordering.order_file import KEY as ORDERS
 from windrow.pipeline.ordering.order_file import orders_to_keep, recall_orders
 from windrow.pipeline.ordering.summary import summarise_orders
 from windrow.pipeline.results.load import keep
-from windrow.pipeline.resume.rundir import running_in
-from windrow.pipeline.resume.step_digest import step_fingerprints
+from windrow.pipeline.resume.step_digest import contents_used, step_fingerprints
 from windrow.pipeline.run.assemble import ResultAssembly
 from windrow.pipeline.run.background import outcome_so_far
 from windrow.pipeline.run.batch import BatchSupply
@@ -39,12 +41,13 @@ from windrow.run.loop import run as run_loop
 from windrow.shape.capped import CappedUntilReordered
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import Guided
-from windrow.watch.environment import environment
+from windrow.store.rundir import RunDirectory
+from windrow.watch.environment import commit_of, environment, installed_packages
 from windrow.watch.log import EventLog
 from windrow.watch.progress import watching
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from windrow.core.records import Failure, Plan
     from windrow.data.base import Source
@@ -298,3 +301,69 @@ def error_of(failure: Failure, options: Options) -> BaseException:
     else:
         advice = ""
     return EngineError(f"{where}{failure.message}{advice}")
+
+
+# -- the run directory: what a run set out to do is written first, how it ended last ------------
+
+
+#: Options that say where things go, not what the run is.
+_ASIDE = ("rundir", "progress", "block_rows", "split", "resume")
+
+
+@contextmanager
+def running_in(options: Options, definition: Definition, source: Source) -> Iterator[RunDirectory | None]:
+    """Make the run directory, if one was asked for, for this run alone; note in it if the body fails."""
+    if options.rundir is None:
+        yield None
+        return
+    try:
+        make = RunDirectory.resume if options.resume else RunDirectory.create
+        directory = make(options.rundir)
+    except OSError as error:
+        raise _unusable(options, error) from error
+    with directory:
+        try:
+            directory.write_manifest(_facts(options, definition, source))
+        except OSError as error:
+            raise _unusable(options, error) from error
+        try:
+            yield directory
+        except BaseException as error:
+            words = str(error) if isinstance(error, WindrowError) else f"{type(error).__name__}: {error}"
+            directory.write_manifest({"state": "failed", "error": words, "ended": _now()})
+            raise
+
+
+def _unusable(options: Options, error: OSError) -> UsageError:
+    return UsageError(f"rundir= {options.rundir} cannot be written to: {error}")
+
+
+def _facts(options: Options, definition: Definition, source: Source) -> dict[str, Any]:
+    chosen = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in _ASIDE}
+    return {
+        "windrow": __version__,
+        "pipeline": definition.name,
+        "state": "running",
+        "started": _now(),
+        "options": chosen,
+        "regions": {region: dict(cuts) for region, cuts in definition.regions.items()},
+        "steps": {name: step.kind for name, step in definition.steps.items()},
+        "contents": {name: used for name, step in definition.steps.items() if (used := contents_used(step))},
+        "datasets": {name: dict(metadata) for name, metadata in source.datasets.items()},
+        "inputs": [{"dataset": item.dataset, "file": item.label} for item in source.inputs],
+        "commit": commit_of(_home(definition)),
+        "environment": environment(),
+        "packages": installed_packages(),
+    }
+
+
+def _home(definition: Definition) -> Path | None:
+    for step in definition.steps.values():
+        code = getattr(step.function, "__code__", None)
+        if code is not None and Path(code.co_filename).is_file():
+            return Path(code.co_filename).parent
+    return None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -6,18 +6,31 @@ copy; what is learned there goes home with the worker's reports.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import re
+import sys
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.blocks.chunk import Stopped
 from windrow.core.records import Failure, FailureKind, OpenInput, RunRows
-from windrow.errors import CorruptFileError, DataError, DefinitionError, RowPurityError, StepError, WindrowError
+from windrow.errors import (
+    CorruptFileError,
+    DataError,
+    DefinitionError,
+    EngineError,
+    RowPurityError,
+    StepError,
+    WindrowError,
+)
 from windrow.pipeline.binding.bind import bind
 from windrow.pipeline.resume.input_digest import file_stamp
+from windrow.pipeline.resume.step_digest import step_fingerprints
 from windrow.pipeline.run.facts import RunFacts
-from windrow.pipeline.run.process_environment import ambient, check_arrived, restore, seal
 from windrow.pipeline.run.worker import RowsSide
+from windrow.store.fingerprint.api import difference
 from windrow.store.fingerprint.libraries import library_of_module
 
 if TYPE_CHECKING:
@@ -28,8 +41,7 @@ if TYPE_CHECKING:
     from windrow.blocks.program import Program
     from windrow.core.records import Task
     from windrow.data.base import FileInfo, Input, Source
-    from windrow.pipeline.definition.definition import Definition
-    from windrow.pipeline.definition.products import Product
+    from windrow.pipeline.definition.definition import Definition, Product
     from windrow.pipeline.resume.input_digest import FileStamp
 
 #: Bytes that the rows of all regions may take, so that comparing two runs is possible; a bit for each row and region.
@@ -257,3 +269,68 @@ class PipelineWorkload:
         for column, start, stop in reads:
             found.setdefault((source, column), []).append((start, stop))
         self.learn(RunFacts(reads=found))
+
+
+# -- what steps rely on in another process ------------------------------------------------------
+# Code and state of the user's own modules go along by value; a module that is imported anew has what its file says, not
+# what the program made of it since.
+
+
+def ambient() -> dict[str, Any]:
+    found: dict[str, Any] = {"recursion": sys.getrecursionlimit()}
+    awkward, numpy, decimal = map(sys.modules.get, ("awkward", "numpy", "decimal"))
+    if awkward is not None:
+        found["behavior"] = dict(awkward.behavior)
+    if numpy is not None:
+        found["errors"], found["printing"] = numpy.geterr(), numpy.get_printoptions()
+    if decimal is not None:
+        found["decimal"] = decimal.getcontext()
+    return found
+
+
+def restore(found: Mapping[str, Any]) -> None:
+    sys.setrecursionlimit(found["recursion"])
+    if found.get("behavior"):
+        import awkward
+
+        awkward.behavior.update(found["behavior"])
+    if "errors" in found:
+        import numpy as np
+
+        np.seterr(**found["errors"])
+        np.set_printoptions(**found["printing"])
+    if "decimal" in found:
+        import decimal
+
+        decimal.setcontext(found["decimal"])
+
+
+def seal(definition: Definition) -> dict[str, Mapping[str, str]]:
+    return {name: found.parts for name, found in step_fingerprints(definition).items()}
+
+
+def _load_imported(here: Mapping[str, Mapping[str, str]], sealed: Mapping[str, Mapping[str, str]]) -> bool:
+    """Load modules that steps import while they run, and that are loaded at home already; say whether there were any."""
+    loaded = False
+    for name, parts in here.items():
+        for part in parts.keys() - sealed[name].keys():
+            found = re.match(r"module '([\w.]+)'", part)
+            if found is not None and found[1] not in sys.modules:
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(found[1])
+                    loaded = True
+    return loaded
+
+
+def check_arrived(definition: Definition, sealed: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse to run steps that are not here what they are at home: the answer would be another one."""
+    here = seal(definition)
+    while here != sealed and _load_imported(here, sealed):  # each may import others
+        here = seal(definition)
+    for name, parts in sealed.items():
+        if here[name] != parts:
+            changed = "; ".join(difference(parts, here[name])) or "something that it uses"
+            raise EngineError(
+                f"step {name!r} is not the same in a worker process, and would give another answer there ({changed}): it "
+                'relies on something that was changed in this process after it was loaded; use engine="threads"'
+            )

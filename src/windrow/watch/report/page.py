@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from html import escape
@@ -20,30 +19,29 @@ from windrow.watch.report.tables import hint, plural
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from windrow.watch.readlog import Log
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of a page with a place in its menu; ``content`` is HTML."""
-
-    key: str
-    title: str
-    content: str
+#: A part of a page with a place in its menu: its key, its title and its content, which is HTML.
+Section = tuple[str, str, str]
 
 
 def build_page(
     name: str, sections: Sequence[Section], drawn: Mapping[str, Any], scripts: Sequence[str], version: str
 ) -> str:
-    first, *others = sections
-    body = [f'<section id="{first.key}">\n<h1>{escape(name)}</h1>\n{first.content}\n</section>']
-    body += [f'<section id="{one.key}">\n<h2>{one.title}</h2>\n{one.content}\n</section>' for one in others]
+    (first, _, summary), *others = sections
+    body = [f'<section id="{first}">\n<h1>{escape(name)}</h1>\n{summary}\n</section>']
+    body += [f'<section id="{key}">\n<h2>{title}</h2>\n{content}\n</section>' for key, title, content in others]
+    # JSON that cannot end the script element it stands in.
+    data = json.dumps(drawn, allow_nan=False, separators=(",", ":"))
+    data = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     parts = {
         "title": escape(name),
         "style": _page_file("page.css"),
-        "menu": "\n".join(f'<a href="#{one.key}">{one.title}</a>' for one in sections),
+        "menu": "\n".join(f'<a href="#{key}">{title}</a>' for key, title, _ in sections),
         "sections": "\n\n".join(body),
         "version": escape(version),
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "data": _embedded(drawn),
+        "data": data,
         "charts": _page_script("vendor/echarts.min.js"),
         "script": "\n".join(_page_script(name) for name in ("base.js", *scripts)),
     }
@@ -58,29 +56,20 @@ def chart(name: str, label: str, *, small: bool = False) -> str:
     return f'<div class="{kind}" id="chart-{name}" role="img" aria-label="{escape(label)}"></div>'
 
 
-def timeline_section(
-    curves: Mapping[str, str], *, logged: bool = True, dropped: int = 0, unreadable: int = 0
-) -> Section:
+def timeline_section(curves: Mapping[str, str], log: Log | None) -> Section:
     """Make the section of what happened when; ``curves`` are those of throughput, with what is said of them."""
-    words = [] if logged else ["There is no event log of this run."]
-    if dropped:
-        words.append(f"The last {dropped:,} events were not kept; a run directory keeps all.")
-    if unreadable:
-        words.append(f"{plural(unreadable, 'line')} of the log could not be read, as happens when a run is killed.")
+    words = [] if log is not None else ["There is no event log of this run."]
+    if log is not None and log.dropped:
+        words.append(f"The last {log.dropped:,} events were not kept; a run directory keeps all.")
+    if log is not None and log.unreadable:
+        words.append(f"{plural(log.unreadable, 'line')} of the log could not be read, as happens when a run is killed.")
     speed = "".join(chart(name, label, small=True) for name, label in curves.items())
-    return Section(
-        "timeline",
-        "Timeline",
+    content = (
         f'{hint(" ".join(words))}<div id="timeline-charts">'
         f"<h3>Workers</h3>{chart('timeline', 'What each worker did, over time')}<h3>Throughput</h3>{speed}"
-        f"<h3>Memory</h3>{chart('memory', 'Memory over time', small=True)}</div>",
+        f"<h3>Memory</h3>{chart('memory', 'Memory over time', small=True)}</div>"
     )
-
-
-def _embedded(value: Any) -> str:
-    """Write JSON that cannot end the script element it stands in."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return "timeline", "Timeline", content
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_count, format_seconds
 from windrow.watch.findings import RUNNING, Findings, cause_words
-from windrow.watch.report.page import Section, build_page, timeline_section, write_text
+from windrow.watch.report.page import build_page, timeline_section, write_text
 from windrow.watch.report.plain_data import pathless, strict, without_paths
 from windrow.watch.report.run import environment_facts
 from windrow.watch.report.tables import heading, hint, listed, plural, show_micros, table, tiles, verdict
@@ -15,7 +15,6 @@ from windrow.watch.task_graph import task_graph
 from windrow.watch.trace import trace_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from windrow.watch.graph_run import GraphRun
@@ -44,14 +43,14 @@ def session_page(run: GraphRun, found: Findings, environment: Any) -> str:
     facts = {name: run.facts[name] for name in ("started", "ended") if run.facts.get(name)}
     surroundings = pathless(strict({**facts, **environment}))
     sections = (
-        Section("summary", "Summary", _summary(run, found)),
-        Section("names", "Tasks", _names(run, found)),
-        Section("graph", "Graph", _graph(run)),
-        timeline_section({"rows": "Tasks per second over time"}, unreadable=run.log.unreadable),
-        Section("path", "Critical path", _path(run, found)),
-        Section("waiting", "Waiting", _waiting(run, found)),
-        Section("failures", "Failures", _failures(run)),
-        Section("environment", "Environment", environment_facts(surroundings)),
+        ("summary", "Summary", _summary(run, found)),
+        ("names", "Tasks", _names(run, found)),
+        ("graph", "Graph", _graph(run)),
+        timeline_section({"rows": "Tasks per second over time"}, run.log),
+        ("path", "Critical path", _path(run, found)),
+        ("waiting", "Waiting", _waiting(run, found)),
+        ("failures", "Failures", _failures(run)),
+        ("environment", "Environment", environment_facts(surroundings)),
     )
     version = str(run.facts.get("windrow") or environment.get("windrow", ""))
     return build_page(run.name, sections, _drawn(run), SCRIPTS, version)
@@ -173,17 +172,17 @@ def _waiting(run: GraphRun, found: Findings) -> str:
     def waited(task: CallRecord) -> int:
         return task.end - task.called - found.waits[task.id].get(RUNNING, 0)
 
+    def causes_of(task: CallRecord) -> str:
+        shared = found.waits[task.id].items()
+        parts = sorted(((spent, cause) for cause, spent in shared if cause != RUNNING), reverse=True)
+        return ", ".join(f"{show_micros(spent)} {cause_words(cause)}" for spent, cause in parts)
+
     columns = (
         ("task", "name", "name"), ("number", "id", "number"), ("waited", waited, "micros"),
-        ("because of", lambda task: _causes(found.waits[task.id]), "words"),
+        ("because of", causes_of, "words"),
     )  # fmt: skip
     longest = table(sorted(run.tasks.values(), key=waited, reverse=True)[:MOST_WAITED], columns)
     return by_cause + heading("Those that waited longest") + longest
-
-
-def _causes(shared: Mapping[str, int]) -> str:
-    parts = sorted(((spent, cause) for cause, spent in shared.items() if cause != RUNNING), reverse=True)
-    return ", ".join(f"{show_micros(spent)} {cause_words(cause)}" for spent, cause in parts)
 
 
 def _failures(run: GraphRun) -> str:

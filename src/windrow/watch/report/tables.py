@@ -24,10 +24,6 @@ class Html(str):
     __slots__ = ()
 
 
-def show_count(value: float) -> str:
-    return f"{value:,}"
-
-
 def _show_some(value: float) -> str:
     return f"{value:,}" if value else "-"
 
@@ -72,7 +68,7 @@ class Format(NamedTuple):
 #: By the names that columns give.
 _FORMATS = {
     **{look: Format(look) for look in ("name", "text", "words", "state", "remark", "number")},
-    "count": Format(show=show_count),
+    "count": Format(show="{:,}".format),
     "some": Format(show=_show_some),
     "bad": Format("bad", _show_some),
     "digits": Format(show="{:.6g}".format),

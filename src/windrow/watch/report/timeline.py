@@ -112,14 +112,24 @@ def timeline(log: Log, rest: str = "other datasets") -> dict[str, Any] | None:
     workers, lane = np.unique(tasks.worker, return_inverse=True)
     together = -(-len(workers) // MOST_LANES)
     lane = lane // together
+    groups = [workers[first : first + together] for first in range(0, len(workers), together)]
     colour, names = _coloured(tasks, log.names, rest)
     if len(tasks) <= MOST_BLOCKS and together == 1:
-        blocks = _single(tasks, lane, colour)
+        blocks = {
+            "joined": False,
+            "lane": lane.tolist(),
+            "begin": _short(tasks.begin),
+            "end": _short(tasks.end),
+            "colour": colour.tolist(),
+            "tasks": [1] * len(tasks),
+            "rows": tasks.rows.tolist(),
+            "busy": [1] * len(tasks),
+        }
     else:
         blocks = _joined(tasks, lane, colour, len(names), log.span, together)
     return {
         "span": log.span,
-        "lanes": _lane_names(workers, together),
+        "lanes": [f"{group[0]}" if len(group) == 1 else f"{group[0]}-{group[-1]}" for group in groups],
         "colours": names,
         "joined": blocks.pop("joined"),
         "blocks": blocks,
@@ -146,19 +156,6 @@ def _coloured(tasks: Attempts, names: Sequence[str], rest: str) -> tuple[NDArray
         colour = np.where(discarded, len(words), colour)
         words.append("discarded: done elsewhere")
     return colour, words
-
-
-def _single(tasks: Attempts, lane: NDArray[np.int64], colour: NDArray[np.int64]) -> dict[str, Any]:
-    return {
-        "joined": False,
-        "lane": lane.tolist(),
-        "begin": _short(tasks.begin),
-        "end": _short(tasks.end),
-        "colour": colour.tolist(),
-        "tasks": [1] * len(tasks),
-        "rows": tasks.rows.tolist(),
-        "busy": [1] * len(tasks),
-    }
 
 
 def _joined(
@@ -188,11 +185,6 @@ def _joined(
         "rows": rows[filled].astype(np.int64).tolist(),
         "busy": [round(float(part), 3) for part in np.minimum(used[filled], 1.0)],
     }
-
-
-def _lane_names(workers: NDArray[np.int64], together: int) -> list[str]:
-    groups = [workers[first : first + together] for first in range(0, len(workers), together)]
-    return [f"{group[0]}" if len(group) == 1 else f"{group[0]}-{group[-1]}" for group in groups]
 
 
 def _marks(log: Log, workers: NDArray[np.int64], together: int) -> list[dict[str, Any]]:

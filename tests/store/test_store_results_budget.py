@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.store.results import Results
-from windrow.store.results_budget import Kept, Room, Usage, _listed, evict, plan_eviction
+from windrow.store.results import Kept, Results, Room, Usage, _listed, evict, plan_eviction
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +83,7 @@ def test_a_killed_session_claims_nothing(tmp_path: Path) -> None:
     results = filled(tmp_path, [50])
     program = (
         "import os, signal, sys, pathlib\n"
-        "from windrow.store.results_budget import Usage\n"
+        "from windrow.store.results import Usage\n"
         "usage = Usage(pathlib.Path(sys.argv[1]))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -101,7 +100,7 @@ def test_an_open_session_of_another_process_claims_what_it_used(tmp_path: Path) 
     results = filled(tmp_path, [50])
     program = (
         "import sys, pathlib\n"
-        "from windrow.store.results_budget import Usage\n"
+        "from windrow.store.results import Usage\n"
         "usage = Usage(pathlib.Path(sys.argv[1]))\n"
         "print('open', flush=True)\n"
         "sys.stdin.read()\n"
@@ -136,11 +135,7 @@ def test_what_a_killed_writer_left_goes(tmp_path: Path) -> None:
 def test_two_evictions_at_once(tmp_path: Path) -> None:
     """Both leave the budget kept, and neither minds that files vanish."""
     filled(tmp_path, [1000 - n for n in range(200)], size=1000)
-    program = (
-        "import sys, pathlib\n"
-        "from windrow.store.results_budget import evict\n"
-        "evict(pathlib.Path(sys.argv[1]), 50_000)\n"
-    )
+    program = "import sys, pathlib\nfrom windrow.store.results import evict\nevict(pathlib.Path(sys.argv[1]), 50_000)\n"
     both = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) for _ in range(2)]
     assert [one.wait() for one in both] == [0, 0]
     assert sum(one.size for one in _listed(tmp_path)[0]) <= 50_000

@@ -18,8 +18,8 @@ import pytest
 import windrow as wr
 from windrow.errors import GlobalsWarning
 from windrow.store.fingerprint.walk import Walk
-from windrow.tasks.files.previous_runs import STEP_S
 from windrow.tasks.reuse import code
+from windrow.tasks.reuse.cache import STEP_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

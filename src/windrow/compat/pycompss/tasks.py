@@ -9,11 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from windrow.compat.pycompss.arguments import CallArguments, follow
-from windrow.compat.pycompss.binaries import Binary
 from windrow.compat.pycompss.body import Body, RunningBody, inside, returned_values
 from windrow.compat.pycompss.decorators import NOTES
 from windrow.compat.pycompss.groups import current_task_group, forget_files, take_back_cancelled
-from windrow.compat.pycompss.options import CompssOptions, read_options
+from windrow.compat.pycompss.options import Binary, CompssOptions, read_options
 from windrow.compat.pycompss.runtime import session_for_calls
 from windrow.errors import UsageError
 from windrow.tasks.commands.command import Command

@@ -181,7 +181,8 @@ class Flow:
         for start, table in pieces:
             self._starts.append(start)
             self._tables.append(table)
-        portion = Portion(pieces[0][0], ends, size_of(table for _, table in pieces))
+        size = sum(int(column.nbytes) for _, table in pieces for column in table.columns.values())
+        portion = Portion(pieces[0][0], ends, size)
         self._ready.append(portion)
         self.held += portion.bytes
         self.most_held = max(self.most_held, self.held)
@@ -270,8 +271,6 @@ def _fewer(pieces: list[tuple[int, ArrayTable]]) -> list[tuple[int, ArrayTable]]
 
 
 def _one(pieces: list[tuple[int, ArrayTable]]) -> tuple[int, ArrayTable]:
-    from windrow.data.arrays import ArrayTable
-
     if len(pieces) == 1:
         return pieces[0]
     names = pieces[0][1].columns
@@ -458,7 +457,3 @@ def packed(table: ArrayTable) -> ArrayTable:
         for name, column in table.columns.items()
     }
     return ArrayTable(columns, "a part of a batch")
-
-
-def size_of(tables: Iterable[ArrayTable]) -> int:
-    return sum(int(column.nbytes) for table in tables for column in table.columns.values())

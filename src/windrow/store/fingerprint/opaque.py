@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 _OF_OS = {"environ", "environb", "getenv", "getenvb", "getcwd", "getcwdb"}
 _OF_SYS = {"argv", "orig_argv"}
-_ENVIRONMENT = {*_OF_OS, *_OF_SYS, "expandvars", "cwd"}
-_NAMES_OF_LOOK_UPS = {"import_module", "__subclasses__"}
-
 _ENVIRONMENT = {
     *(f"os.{name}" for name in _OF_OS),
     *(f"sys.{name}" for name in _OF_SYS),

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.errors import CorruptFileError
-from windrow.store.results import AGAIN, Results
-from windrow.store.results_budget import Room
+from windrow.store.results import AGAIN, Results, Room
 from windrow.tasks.call import map_nested
 from windrow.tasks.files.paths import is_remote
 from windrow.tasks.files.stamps import Stamp, content_digest, stamp, stamps_of

@@ -131,8 +131,16 @@ class Flow:
         table = table_of(batch, where, self._names)
         if self._columns is None:
             columns = Columns(table, where)
-            info = _info(columns, self.inputs[0].dataset)
-            self._columns, self._info = columns, info
+            # The rows are those of the first batch, as its bytes are what is known of the size of a row; how many rows
+            # will come is not known. Rows are identified like those of arrays: by the dataset and their place in it.
+            self._info = FileInfo(
+                rows=columns.first_rows,
+                borders=(0,),
+                columns=columns.infos,
+                identity=self.inputs[0].dataset,
+                collections=find_collections(columns.infos),
+            )
+            self._columns = columns
         else:
             table = self._columns.checked(table, where)
         if self._left is not None and table.rows > self._left:
@@ -278,18 +286,6 @@ def _one(pieces: list[tuple[int, ArrayTable]]) -> tuple[int, ArrayTable]:
     return pieces[0][0], ArrayTable(columns, "a part of a unit")
 
 
-def _info(columns: Columns, dataset: str) -> FileInfo:
-    # The rows are those of the first batch, as its bytes are what is known of the size of a row; how many rows will
-    # come is not known. Rows are identified like those of arrays: by the dataset and their place in it.
-    return FileInfo(
-        rows=columns.first_rows,
-        borders=(0,),
-        columns=columns.infos,
-        identity=dataset,
-        collections=find_collections(columns.infos),
-    )
-
-
 class StreamReader:
     """Reads rows that are in memory at the moment; one thread's."""
 
@@ -343,13 +339,9 @@ def _named_arrays(batch: Any, where: str) -> Any:
     if hasattr(batch, "__arrow_c_stream__") or hasattr(batch, "__arrow_c_array__"):
         return _from_arrow(batch)
     raise DataError(
-        f"{where} is {_said(batch)}; a batch is a mapping of arrays, an awkward array of records, or a record batch or "
-        "table of Arrow"
+        f"{where} is a {type(batch).__name__} ({batch!r:.60}); a batch is a mapping of arrays, an awkward array of "
+        "records, or a record batch or table of Arrow"
     )
-
-
-def _said(batch: Any) -> str:
-    return f"a {type(batch).__name__} ({batch!r:.60})"
 
 
 def _own(column: Any) -> Any:

@@ -239,7 +239,6 @@ class Inputs:
         return None
 
     def cut(self, one: Input, want: int) -> Rows:
-        """Cut rows for a task."""
         cutter = one.cutter
         rows = cutter.cut(want)
         one.touched = True

@@ -67,7 +67,6 @@ class FileSource:
     _layouts: Once[Any] = field(default_factory=lambda: Once(32), compare=False, repr=False)
 
     def open(self, index: int) -> Reader:
-        """Open one input for one thread."""
         source = self.inputs[index]
         opened: list[Reader] = []
 

@@ -41,7 +41,6 @@ class SharedMemoryEngine:
         self._count = at_least_one(workers)
 
     def start(self, workload: Workload) -> None:
-        """Start the workers."""
         self.workload = workload
         for number in range(self._count):
             self._start_worker(Life(number, 0), io=False)
@@ -167,11 +166,9 @@ class InlineEngine(SharedMemoryEngine):
             raise
 
     def wake(self) -> None:
-        """Make ``wait`` return."""
         self._woken.set()
 
     def stop(self) -> None:
-        """Close the workers' sides."""
         self._queue.clear()
         errors = {life.worker: runner.close() for life, runner in self._runners.items()}
         self._runners.clear()

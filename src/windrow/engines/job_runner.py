@@ -48,7 +48,6 @@ class RunQueue:
         return int(os.pread(self._file, 80, 0).split()[1]) * 1e-9
 
     def close(self) -> None:
-        """Release the file."""
         if self.known:
             os.close(self._file)
             self.known = False
@@ -77,7 +76,6 @@ class JobRunner:
 
     @property
     def reading(self) -> Reading:
-        """What reading took in the last launch."""
         return NO_READING if self._side is None else self._side.reading
 
     def run(self, launch: Launch, job: Job) -> Outcome | Failed:

@@ -121,7 +121,6 @@ class ReadAhead:
         return [] if prepared is None else [prepared]
 
     def done(self, launch: Launch, event: Event | None, reading: Reading) -> None:
-        """One's turn is over."""
         with self._changed:
             self._processing -= 1
             if isinstance(event, Finished):

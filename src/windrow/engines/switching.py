@@ -53,7 +53,6 @@ class SwitchingEngine:
         return self._second.capabilities if self.switched and self._second is not None else self._first.capabilities
 
     def start(self, workload: Workload) -> None:
-        """Start the first engine."""
         self._workload = workload
         self._first.start(workload)
 
@@ -75,7 +74,6 @@ class SwitchingEngine:
         self._second.do(second)
 
     def wait(self, timeout: float | None) -> list[Event]:
-        """Return what happened in either engine."""
         if self._starting is None and self._second is None:
             return self._look_for_reason(self._first.wait(timeout))
         if self._second is not None and not self._lives:
@@ -138,7 +136,6 @@ class SwitchingEngine:
             second.stop()
 
     def wake(self) -> None:
-        """Make ``wait`` return."""
         self._first.wake()
         if self._second is not None:
             self._second.wake()
@@ -153,7 +150,6 @@ class SwitchingEngine:
         return self._first.take(handle, mine=mine)
 
     def stop(self) -> None:
-        """End both engines."""
         try:
             starting, self._starting = self._starting, None
             if starting is not None:  # the run was over before it had begun, or had failed to

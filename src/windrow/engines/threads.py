@@ -52,7 +52,6 @@ class ThreadsEngine(SharedMemoryEngine):
         self._threads: dict[Life, _WorkerThread] = {}
 
     def start(self, workload: Workload) -> None:
-        """Start the threads."""
         if self.read_ahead is not None:
             self.read_ahead.start(workload)
         super().start(workload)
@@ -64,7 +63,6 @@ class ThreadsEngine(SharedMemoryEngine):
         self.wake()
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
-        """Put commands into the workers' inboxes."""
         threads, read_ahead = self._threads, self.read_ahead
         for command in commands:
             if isinstance(command, Launch):  # by far the most
@@ -97,7 +95,6 @@ class ThreadsEngine(SharedMemoryEngine):
             self.wake()
 
     def wait(self, timeout: float | None) -> list[Event]:
-        """Return what the workers reported."""
         bell, outbox = self._bell, self.outbox
         until = None if timeout is None else monotonic() + timeout
         while True:
@@ -121,7 +118,6 @@ class ThreadsEngine(SharedMemoryEngine):
         return events
 
     def wake(self) -> None:
-        """Make ``wait`` return."""
         self._bell.put(None)  # reentrant, so allowed in a signal handler
 
     def stop(self) -> None:

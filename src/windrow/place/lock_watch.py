@@ -46,7 +46,6 @@ class LockWatch:
         return self._wait / self._wall if self._wall else 0.0
 
     def add(self, used: Measurement, now: float) -> None:
-        """Count an attempt that ended now."""
         if self._skip:
             self._skip -= 1
             return

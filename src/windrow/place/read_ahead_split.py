@@ -117,7 +117,6 @@ class FixedSplit:
         """Learn nothing."""
 
     def said(self) -> str:
-        """Say what was decided."""
         return f"reading: {_threads(self.pool.setting_up)} set up and {self.pool.processing} processed, as asked for"
 
 
@@ -170,7 +169,6 @@ class MeasuredSplit:
         self._words = ""
 
     def set_up(self, rows: int, wall_s: float, cpu_s: float) -> None:
-        """Count a chunk that was set up apart."""
         seen = self._seen
         if seen is not None:
             seen.setup_rows += rows

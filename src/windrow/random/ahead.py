@@ -116,7 +116,6 @@ class Ahead:
         self._made: dict[tuple[DrawRequest, int], tuple[int, int, Future[Any]]] = {}
 
     def clear(self) -> None:
-        """Forget the rows, and what was made for them."""
         self._whose = None
         self._keep(())
 

@@ -247,7 +247,6 @@ class _Pickler(pickle.Pickler):
         super().__init__(self.file, 5, buffer_callback=self._take)
 
     def reducer_override(self, thing: Any) -> Any:
-        """Write down functions, classes and modules by identity."""
         if isinstance(thing, (type, FunctionType, ModuleType, CodeType)):
             self.found.append(thing)
             return id, (id(thing),)

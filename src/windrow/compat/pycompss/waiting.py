@@ -124,7 +124,6 @@ def compss_wait_on_file(*file_name: Any) -> Any:
 
 
 def compss_wait_on_directory(*directory_name: Any) -> Any:
-    """Wait for the tasks that write directories."""
     return compss_wait_on_file(*directory_name)
 
 

@@ -84,7 +84,6 @@ class JoinedSource:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """The first source's."""
         return self.main.inputs
 
     @property
@@ -95,7 +94,6 @@ class JoinedSource:
 
     @property
     def datasets(self) -> Mapping[str, Mapping[str, Any]]:
-        """The first source's."""
         return self.main.datasets
 
     def made_of(self, index: int) -> tuple[str, list[tuple[Source, int]]]:

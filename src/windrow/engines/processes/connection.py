@@ -87,13 +87,11 @@ class Connection:
     # -- what it is told and says
 
     def launch(self, launch: Launch, now: float) -> None:
-        """It is sent an attempt."""
         self._launched[launch.attempt] = launch
         if self._running is None and self._look_at is None:
             self._look_at, self._look_s = now + LOOK_S, LOOK_S
 
     def cancel(self, attempt: int, now: float) -> None:
-        """It is told to stop an attempt."""
         if attempt in self._launched:
             self._cancelled.setdefault(attempt, now)
 

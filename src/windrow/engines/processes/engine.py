@@ -249,7 +249,6 @@ class ProcessesEngine:
     # -- events
 
     def wait(self, timeout: float | None) -> list[happened.Event]:
-        """Return what the workers reported and how they ended."""
         deadline = None if timeout is None else monotonic() + timeout
         while True:
             now = monotonic()
@@ -262,7 +261,6 @@ class ProcessesEngine:
                 return events
 
     def wake(self) -> None:
-        """Make ``wait`` return."""
         self._woken = True
         if self._bell >= 0:  # a system call and no more: allowed in a signal handler
             os.eventfd_write(self._bell, 1)

@@ -86,7 +86,6 @@ class Packed(NamedTuple):
 
 
 def pack_call(task: int, pickled: bytes, buffers: list[memoryview], common: Mapping[int, Parcel]) -> Packed:
-    """Pack the pickle of a call."""
     if not buffers and len(pickled) <= IN_SOCKET:
         return Packed(pickled, None, common)
     return Packed(None, parcel_of(pickled, buffers, CONTENT, task), common)

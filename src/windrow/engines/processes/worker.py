@@ -422,7 +422,6 @@ class ProcessWorker:
         return found or []
 
     def _flush(self) -> None:
-        """Send all reports, and what was put before them."""
         self._put_reports()
         self._link.flush()
         self._sent = time.monotonic()

@@ -53,7 +53,6 @@ class SimulatedEngine:
 
     @property
     def tally(self) -> Tally:
-        """Where the time went."""
         return self.world.tally
 
     def clock(self) -> float:
@@ -61,11 +60,9 @@ class SimulatedEngine:
         return self._now
 
     def start(self, workload: Workload) -> None:  # noqa: ARG002 - nothing is computed
-        """Let the workers come as the model says."""
         self.world.begin()
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
-        """Send commands, one after the other."""
         driver = self._driver
         for command in commands:
             self._now += driver.command_s
@@ -122,7 +119,6 @@ class SimulatedEngine:
             self._heard = time
 
     def wake(self) -> None:
-        """Make ``wait`` return."""
         self._woken = True
 
     def take(self, handle: Handle, *, mine: bool = False) -> Any:
@@ -130,7 +126,6 @@ class SimulatedEngine:
         return self.world.take(handle, mine=mine)
 
     def stop(self) -> None:
-        """End all workers."""
         self.world.end(self._now)
         self._sent.clear()
         self._reports.clear()

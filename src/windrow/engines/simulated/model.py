@@ -103,7 +103,6 @@ class AffineCosts(Costs):
                 raise UsageError(f"{one.name} is not negative; got {value}")
 
     def demand(self, rows: Rows, tries: int, seed: int) -> Demand:
-        """Say what a task asks for."""
         number, start, stop = rows
         size = stop - start
         compute = self.fixed_s + self.per_row_s * size
@@ -134,7 +133,6 @@ class SimulatedInput:
 
     @classmethod
     def even(cls, category: str, rows: int, unit: int, label: str = "") -> SimulatedInput:
-        """Make an input of equal units."""
         borders = (*range(0, rows, unit), rows) if rows else (0,)
         return cls(category=category, rows=rows, borders=borders, label=label)
 

@@ -95,7 +95,6 @@ def _keys(kind: type[Any]) -> dict[str, str]:
 
 
 def load_devices(path: str | Path = MODELS / DEVICES) -> dict[str, Device]:
-    """Read the devices of a file."""
     return _devices(_read(Path(path)), Path(path).name)
 
 

@@ -110,7 +110,6 @@ class Tally:
     last_task: dict[int, float] = field(default_factory=dict)  #: when each worker was done with its last one
 
     def count(self, job: SimulatedJob, wall: float, now: float) -> None:
-        """Count a task that was done."""
         self.tasks += 1
         self.compute_s += job.computing_s
         self.cold_s += job.cold_s
@@ -164,7 +163,6 @@ class World:
             self._at(time, self._lose_any, (number, True))
 
     def next_time(self) -> float:
-        """Say when the next thing happens."""
         time = self._timers[0][0] if self._timers else inf
         self._first = None
         for shared in self._shared:
@@ -181,11 +179,9 @@ class World:
             action(time, argument)
 
     def take(self, handle: Handle, *, mine: bool) -> Any:
-        """Hand over an output."""
         return self._values.pop(handle) if mine else self._values[handle]
 
     def end(self, now: float) -> None:
-        """Take out all workers; nothing more happens."""
         for worker in list(self._workers.values()):
             self._remove(worker, now)
         self._timers.clear()

@@ -55,7 +55,6 @@ def _read(path: str) -> bytes:
 
 
 def look(pid: int) -> Process | None:
-    """Look at a process; None if there is none."""
     try:
         text = _read(f"/proc/{pid}/stat")
     except OSError:
@@ -85,7 +84,6 @@ def _kernel_lists_children() -> bool:
 
 
 def descendants(pid: int) -> list[int]:
-    """All that descend from a process, parents first."""
     found: list[int] = []
     known = {pid}
     waiting = [pid]
@@ -210,7 +208,6 @@ class ProcessTree:
         return sum(member.proportional + max(0, member.resident - member.resident_then) for member in members)
 
     def close(self) -> None:
-        """Close the files."""
         for pid in list(self._members):
             self._dismiss(pid)
 

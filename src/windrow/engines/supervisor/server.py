@@ -101,7 +101,6 @@ class WatchedWorker:
         self._stopped_s = 0.0
 
     def close(self) -> None:
-        """Let go of its files."""
         self.page.close()
         self._tree.close()
 

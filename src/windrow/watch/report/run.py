@@ -173,7 +173,6 @@ def _ledger(data: Mapping[str, Any]) -> str:
 
 
 def _decisions(data: Mapping[str, Any]) -> str:
-    """Write what was decided, notes and guards."""
     lines = []
     if data["decisions"]:
         lines.append(listed(data["decisions"]))

@@ -14,7 +14,7 @@ import uproot
 
 import windrow.data
 import windrow.data.source
-from windrow.data.once import Once
+from windrow.data.source import Once
 from windrow.errors import CorruptFileError, MissingFileError, SpecError
 
 if TYPE_CHECKING:

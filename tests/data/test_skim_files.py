@@ -17,7 +17,6 @@ import uproot
 import windrow.data
 from searching import few_by_day
 from windrow.data.columns import choose
-from windrow.data.skim import parquet as skim_parquet
 from windrow.data.skim import write as skim
 from windrow.data.skim.fragments import Fragment, write_fragment
 from windrow.data.skim.write import write_skim
@@ -193,7 +192,7 @@ def test_a_part_of_another_writer_is_not_touched(tmp_path: Path, monkeypatch: py
 
 def test_one_piece_is_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    original = skim_parquet.write
+    original = skim.write_parquet
 
     def watching(path: Path, plan: Any, pieces: Any, record: Any) -> None:
         def watched() -> Any:
@@ -204,7 +203,7 @@ def test_one_piece_is_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
         original(path, plan, watched(), record)
 
     monkeypatch.setattr(skim, "PIECE_BYTES", 24 * 16)  # a row of fragments() has 24 bytes
-    monkeypatch.setattr(skim_parquet, "write", watching)
+    monkeypatch.setattr(skim, "write_parquet", watching)
     parts = fragments(tmp_path, 5)
     write_skim(tmp_path / "x.parquet", parts, format="parquet", record={"dataset": "d"})
     assert sizes == [16, 16, 16, 2]

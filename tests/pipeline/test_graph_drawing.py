@@ -18,7 +18,7 @@ from searching import examples
 from strategies import analyses
 from windrow.errors import UsageError
 from windrow.pipeline.inspect.drawing import draw, picture
-from windrow.watch.layered_layout import Rectangle
+from windrow.watch.graph_drawing import Rectangle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

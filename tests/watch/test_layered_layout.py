@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from searching import examples
-from windrow.watch.layered_layout import Box, Edge, Layout, Rectangle, place_boxes
+from windrow.watch.graph_drawing import Box, Edge, Layout, Rectangle, place_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from searching import examples
 from windrow.errors import UsageError
-from windrow.watch.layered_layout import Rectangle
+from windrow.watch.graph_drawing import Rectangle
 from windrow.watch.log import CallRecord, Try
 from windrow.watch.task_graph import TaskGraph, levels_of, nodes_and_edges, state_of
 

@@ -7,6 +7,8 @@ packages are imported when a command runs, so that help and mistakes answer at o
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import sys
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
@@ -17,12 +19,16 @@ import click
 from windrow import __version__
 from windrow.cli.failures import ANALYSIS, Command
 from windrow.errors import UsageError
+from windrow.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from windrow.pipeline.results.result import Result
 
 
 ERROR = 1
+
+#: As many as one reads; the JSON summary has them all.
+SHOWN_PROBLEMS = 10
 
 #: Commands in modules of their own, imported when they are asked for.
 LATER = {
@@ -162,18 +168,18 @@ def run(
 
     Exit code: 0 if every row is done, 1 after an error, 2 if rows failed or are missing.
     """
-    from windrow.cli import loading, printing
+    from windrow.cli import loading
     from windrow.pipeline.results.export import check_suffix
     from windrow.watch.report.page import write_text
 
     options = _pipeline_options(options, quiet=quiet)
     if json_to not in (None, "-"):
-        printing.check_json(Path(str(json_to)))
+        check_json(Path(str(json_to)))
     for out in outs:
         check_suffix(out)
-        printing.check_writable("--out", out)
+        check_writable("--out", out)
     if report is not None:
-        printing.check_writable("--report", report)
+        check_writable("--report", report)
     file, pick = loading.split_target(analysis)
     click.get_current_context().meta[ANALYSIS] = file
     with ExitStack() as stack:
@@ -243,10 +249,62 @@ def _pipeline_options(given: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
 
 
 def _ended(result: Result, *, quiet: bool, explain: bool) -> int:
-    from windrow.cli import printing
-
     if not quiet:
-        click.echo(printing.result_text(result, explain=explain))
+        click.echo(result_text(result, explain=explain))
     if not result.complete:
-        click.echo(printing.incomplete_text(result), err=True)
+        click.echo(incomplete_text(result), err=True)
     return result.exit_code
+
+
+def result_text(result: Result, *, explain: bool = False) -> str:
+    parts = [str(tables) for tables in (result.cutflow, result.nminus1) if len(tables)]
+    if explain:
+        return "\n\n".join([*parts, result.explain()])
+    lines = [f"note: {note}" for note in result.notes]
+    lines += [
+        f"saved {file['path']}: {file['rows']:,} of {file['of']:,} rows, {format_bytes(file['bytes'])}"
+        for file in result.saved
+    ]
+    lines.append(result.ledger.summary())
+    lines.append(
+        f"{format_count(result.ledger.done)} rows in {format_seconds(result.seconds)}: "
+        f"{format_count(result.rows_per_second)} rows/s, {format_bytes(result.bytes_read)} read"
+    )
+    return "\n\n".join([*parts, "\n".join(lines)])
+
+
+def incomplete_text(result: Result) -> str:
+    how = "interrupted" if result.interrupted else "incomplete"
+    problems = result.ledger.problems
+    lines = [f"windrow: {how}: {result.ledger.summary()}"]
+    lines += [f"  {entry}" for entry in problems[:SHOWN_PROBLEMS]]
+    if len(problems) > SHOWN_PROBLEMS:
+        lines.append(f"  and {len(problems) - SHOWN_PROBLEMS} more ranges (--json lists them all)")
+    return "\n".join(lines)
+
+
+def check_writable(option: str, path: Path) -> None:
+    """Refuse to write where it would fail, before the run and not after it."""
+    if not path.parent.is_dir():
+        raise UsageError(f"{option} {path}: there is no directory {path.parent}")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{option} {path}: cannot be written")
+
+
+def check_json(path: Path) -> None:
+    """Refuse to write where it would fail or destroy something, before the run and not after it."""
+    check_writable("--json", path)
+    # "--json analysis.py" is an easy slip where the file name may be left out.
+    if path.is_file() and path.stat().st_size and not _is_summary(path):
+        raise UsageError(
+            f"--json {path}: the file exists and is no summary of an earlier run; "
+            "name another one, or write --json=- for standard output"
+        )
+
+
+def _is_summary(path: Path) -> bool:
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return isinstance(found, dict) and {"windrow", "pipeline", "exit_code"} <= found.keys()

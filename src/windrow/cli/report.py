@@ -29,21 +29,19 @@ def command(rundir: Path, out: Path | None, trace: Path | None) -> int:
     The page needs no network and can be passed on: it has no paths. A run that was killed has a
     page too, from what its log says. The exit code is 0 if the run is complete, and 2 if it is not.
     """
-    page, traced, complete, words = _written(rundir, out, trace)
-    click.echo(words)
-    click.echo(f"report: {page}")
-    if traced is not None:
-        click.echo(f"trace:  {traced} (opens in ui.perfetto.dev)")
-    return 0 if complete else 2
-
-
-def _written(rundir: Path, out: Path | None, trace: Path | None) -> tuple[Path, Path | None, bool, str]:
     from windrow.store.rundir import RunDirectory, is_run_directory
 
     if is_run_directory(rundir) and "session" in RunDirectory.open(rundir).read_manifest():
         from windrow.tasks.watched import report_session_directory
 
-        return report_session_directory(rundir, out, trace)
-    from windrow.pipeline.results.report_data import report_rundir
+        written: tuple[Path, Path | None, bool, str] = report_session_directory(rundir, out, trace)
+    else:
+        from windrow.pipeline.results.report_data import report_rundir
 
-    return report_rundir(rundir, out, trace)
+        written = report_rundir(rundir, out, trace)
+    page, traced, complete, words = written
+    click.echo(words)
+    click.echo(f"report: {page}")
+    if traced is not None:
+        click.echo(f"trace:  {traced} (opens in ui.perfetto.dev)")
+    return 0 if complete else 2

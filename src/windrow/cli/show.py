@@ -208,7 +208,7 @@ def _overview(merged: Together, *, everything: bool) -> str:
 def _section(noun: str, what: str, groups: Sequence[Group], *, everything: bool) -> str:
     rows = [
         (
-            group.prefix if group.lists else _starred(group),
+            group.prefix if group.lists else group.members[0].name[: len(group.prefix) + 1] + "*",
             _count(len(group.members), "field" if group.lists else "column"),
             group.counter or "",
             _size(group.stored_bytes),
@@ -227,10 +227,6 @@ def _table(rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> list[str]:
     from windrow.pipeline.results.grid import Grid
 
     return Grid("", (), rows, numbers=numbers).text().splitlines()
-
-
-def _starred(group: Group) -> str:
-    return group.members[0].name[: len(group.prefix) + 1] + "*"
 
 
 def _size(stored_bytes: int) -> str:

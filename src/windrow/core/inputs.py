@@ -134,7 +134,8 @@ class Inputs:
             one = self.inputs[spec.id] = Input(spec)
             order = self._orders.get(spec.category)
             if order is None:
-                order = self._orders[spec.category] = _Order(self._limit_of(spec.category))
+                limit = self._limit if self._limits is None else self._limits.get(spec.category)
+                order = self._orders[spec.category] = _Order(limit)
             if spec.limited:
                 order.inputs.append(one)
             self._count(spec.category, unopened=1)
@@ -145,9 +146,6 @@ class Inputs:
                 self._release(order)
             else:
                 self._waiting.append(one)
-
-    def _limit_of(self, category: str) -> int | None:
-        return self._limit if self._limits is None else self._limits.get(category)
 
     def known(self, one: Input, rows: int, borders: tuple[int, ...]) -> None:
         """An input's rows and borders are known: release what is wanted of it."""

@@ -114,10 +114,6 @@ class Partials:
         for bundle in list(self.bundles.get(one.spec.id, {}).values()):
             self.review(bundle)
 
-    def review_all(self) -> None:
-        for bundle in self.all():
-            self.review(bundle)
-
     def close(self, life: Life) -> None:
         """A worker gets no more rows: what it keeps is brought away."""
         self.closed.add(life)

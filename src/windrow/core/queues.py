@@ -240,11 +240,8 @@ class Queues:
             if (chain := worker.chain) is not None
             and chain.cls is cls
             and worker.drain is None
-            and self._begins_short(chain)
+            and self.is_short(next(iter(chain.attempts.values())).node)
         ]
-
-    def _begins_short(self, chain: Chain) -> bool:
-        return self.is_short(next(iter(chain.attempts.values())).node)
 
     def rows_of(self, category: str) -> int:
         """Count the rows of a category that workers have before them."""

@@ -384,7 +384,8 @@ class RowFeeder:
             self._forgotten = True
             self.inputs.give_back(join_rows(self.partials.forget()))
         else:
-            self.partials.review_all()
+            for bundle in self.partials.all():
+                self.partials.review(bundle)
 
     def forget(self, input_id: int) -> bool:
         """Drop all that is kept of an input whose rows are all done; False if something is under way.

@@ -115,7 +115,6 @@ def list_dtype(array: ak.Array) -> np.dtype[Any] | None:
 
 
 def concatenate(parts: Sequence[Any]) -> Any:
-    """Put the pieces of one column together."""
     if len(parts) == 1:
         return parts[0]
     if all(isinstance(part, np.ndarray) for part in parts):

@@ -72,17 +72,14 @@ class Reader(Protocol):
     @property
     def info(self) -> FileInfo:
         """What the file says about itself."""
-        ...
 
     @property
     def bytes_read(self) -> int:
         """Stored (compressed) bytes fetched so far."""
-        ...
 
     @property
     def reads(self) -> list[tuple[str, int, int]]:
         """(column, start, stop) of every read so far."""
-        ...
 
     def read(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
         """Read ``columns`` of rows [start, stop) in one request.
@@ -90,11 +87,9 @@ class Reader(Protocol):
         Flat columns are native, contiguous NumPy arrays; jagged ones awkward arrays of offsets from 0 over native
         numbers; others awkward arrays. Callers must not write into them: readers may hand out memory they share.
         """
-        ...
 
     def close(self) -> None:
         """Release the handle."""
-        ...
 
 
 class Source(Protocol):
@@ -103,13 +98,10 @@ class Source(Protocol):
     @property
     def inputs(self) -> tuple[Input, ...]:
         """The files and arrays, in fileset order."""
-        ...
 
     @property
     def datasets(self) -> Mapping[str, Mapping[str, Any]]:
         """Metadata per dataset, in fileset order."""
-        ...
 
     def open(self, index: int) -> Reader:
         """Open one input for one thread."""
-        ...

@@ -94,8 +94,7 @@ def _matches(pattern: str) -> list[str]:
 
 def expand(path: str) -> list[str]:
     """Return the files a path or glob means; a local one that is not there is an error at once."""
-    if path.startswith("file://"):
-        path = path.removeprefix("file://")
+    path = path.removeprefix("file://")
     if is_remote(path):
         if "*" in path:
             raise SpecError(f"{path}: globs work for local files only; list the remote files")

@@ -166,19 +166,13 @@ def _add_dataset(parsed: Parsed, name: str, spec: Any, tree: str | None) -> None
     if not isinstance(metadata, Mapping):
         raise SpecError(f"dataset {name!r}: metadata must be a mapping, not {metadata!r:.60}")
     before = len(parsed.inputs)
-    if _is_tabular(spec):
+    if _holds_arrays(spec) if isinstance(spec, Mapping) else isinstance(spec, np.ndarray | ak.Array):
         _add_arrays(parsed, name, spec)
     else:
         _add_files(parsed, name, spec, tree, kind)
     if len(parsed.inputs) == before:
         raise SpecError(f"dataset {name!r} has no files")
     parsed.datasets[name] = {"dataset": name, **metadata}
-
-
-def _is_tabular(spec: Any) -> bool:
-    if isinstance(spec, Mapping):
-        return _holds_arrays(spec)
-    return isinstance(spec, np.ndarray | ak.Array)
 
 
 def _add_arrays(parsed: Parsed, name: str, arrays: Any) -> None:

@@ -83,12 +83,14 @@ class SwitchingEngine:
         until = None if timeout is None else monotonic() + timeout
         while True:
             events = self._wait_for_second()
-            events += self._wait_for_first(0.0 if events else TURN_S)
+            for event in self._first.wait(0.0 if events else TURN_S):
+                events.append(event)
+                if isinstance(event, WorkerLost):
+                    self._lives.discard(event.life)
             if events or (until is not None and monotonic() >= until):
                 return events
 
     def _look_for_reason(self, events: list[Event]) -> list[Event]:
-        """Look for a reason to change over in what happened."""
         now = monotonic()
         for event in events:
             if isinstance(event, WorkerJoined):
@@ -101,13 +103,6 @@ class SwitchingEngine:
                     starter = ThreadPoolExecutor(1, "windrow-start")
                     self._starting = second, starter.submit(second.start, self._workload)
                     starter.shutdown(wait=False)
-        return events
-
-    def _wait_for_first(self, timeout: float) -> list[Event]:
-        events = self._first.wait(timeout)
-        for event in events:
-            if isinstance(event, WorkerLost):
-                self._lives.discard(event.life)
         return events
 
     def _wait_for_second(self) -> list[Event]:

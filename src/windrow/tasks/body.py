@@ -134,15 +134,11 @@ def _returned(releasing: _Releasing, result: Any) -> None:
     elif not left:
         values = []
     else:
-        values = _several(releasing, result, len(left))
+        if not isinstance(result, (tuple, list)) or len(result) != len(left):
+            what = f"{len(result)} of them" if isinstance(result, (tuple, list)) else repr(type(result))
+            raise TaskOutputError(
+                f"task {releasing.name!r} returns a tuple of {len(left)} outputs (outputs={wanted}); it returned {what}"
+            )
+        values = list(result)
     for number, value in zip(left, values, strict=True):
         releasing.made[number] = value
-
-
-def _several(releasing: _Releasing, result: Any, wanted: int) -> list[Any]:
-    if not isinstance(result, (tuple, list)) or len(result) != wanted:
-        what = f"{len(result)} of them" if isinstance(result, (tuple, list)) else repr(type(result))
-        raise TaskOutputError(
-            f"task {releasing.name!r} returns a tuple of {wanted} outputs (outputs={releasing.outputs}); it returned {what}"
-        )
-    return list(result)

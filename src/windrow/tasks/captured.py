@@ -15,6 +15,7 @@ import sys
 from functools import partial
 from hashlib import blake2b
 from inspect import getattr_static
+from itertools import chain
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -100,7 +101,8 @@ class Captured:
             return called_by(one)
         wrapped = getattr_static(one, "__wrapped__", None)
         if wrapped is not None:  # a task, a function with a cache, one that numba compiles
-            return (wrapped, *(value for _, value in members_of(one)))
+            own = [names_of(base).values() for base in kind.__mro__ if library_of_class(base) is None]
+            return (wrapped, *chain.from_iterable(own))
         if kind.__module__ == "numpy" and kind.__name__ == "ufunc":
             return ()
         if kind is np.ndarray and not one.dtype.hasobject:
@@ -312,11 +314,3 @@ def called_by(thing: Any) -> Iterator[Any]:
         yield thing.fget
     else:
         yield getattr_static(thing, "__wrapped__", None)
-
-
-def members_of(thing: Any) -> Iterator[tuple[str, Any]]:
-    """Give what classes of the user's hold, for such a class or an object of one."""
-    kind = thing if isinstance(thing, type) else type(thing)
-    for one in kind.__mro__:
-        if library_of_class(one) is None:
-            yield from names_of(one).items()

@@ -84,20 +84,17 @@ class Task:
         """Run the body here and now; what it changes is changed."""
         declared = self.declared
         if declared.resident:
-            keywords = {**keywords, **self._made_here(arguments, keywords)}
+            given = len(arguments)
+            missing = [
+                one for one in declared.resident if one not in keywords and declared.positions.get(one, given) >= given
+            ]
+            keywords = {**keywords, **made_here(declared.name, declared.function, missing)}
         if declared.outputs == STREAM and is_generator(declared.function):
             return declared.function(*arguments, **keywords)
         made = run_body(declared.name, declared.function, arguments, keywords, declared.outputs)
         if declared.outputs == 1:
             return made[0]
         return tuple(value for _, value in sorted(made.items()))
-
-    def _made_here(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> dict[str, Any]:
-        declared, last = self.declared, len(arguments)
-        missing = [
-            one for one in declared.resident if one not in keywords and declared.positions.get(one, last) >= last
-        ]
-        return made_here(declared.name, declared.function, missing)
 
     def options(self, **changes: Any) -> Task:
         """Give the same task with other options."""
@@ -186,7 +183,7 @@ def _declare(function: Callable[..., Any], asked: TaskOptions) -> Declared:
         needs=Needs.of(task_needs(name, options)),
         inout=_changed(name, parameters, options.get("inout", ())),
         files=file_parameters(function),
-        positions=_positions(parameters),
+        positions={one.name: n for n, one in enumerate(parameters.values()) if one.kind in _IN_ORDER},
         resident=tuple(n for n, one in parameters.items() if isinstance(one.default, Resident)),
         asked={**asked, "name": name},
         **{one: options[one] for one in as_written if one in options},
@@ -198,11 +195,6 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
         return inspect.signature(function).parameters
     except (ValueError, TypeError):  # some builtins do not tell
         return {}
-
-
-def _positions(parameters: Mapping[str, inspect.Parameter]) -> dict[str, int]:
-    """Say where arguments of parameters are in a call, unless they are given by name."""
-    return {one.name: number for number, one in enumerate(parameters.values()) if one.kind in _IN_ORDER}
 
 
 def _changed(name: str, parameters: Mapping[str, inspect.Parameter], inout: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from windrow.engines.machine_limits import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
 from windrow.run.garbage import collecting_less
 from windrow.run.loop import run
-from windrow.tasks.failures import UnseenFailures, blamed, error_of
+from windrow.tasks.failures import blamed, error_of
 from windrow.tasks.future import BEGINNING, ELSEWHERE, Future, refuse_in_fork, without_value
 from windrow.tasks.worker import CallWorkload, Ignored
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from windrow.core.commands import Command
     from windrow.core.records import Made
     from windrow.engines.base import Engine
-    from windrow.tasks.call import Call, Content
+    from windrow.tasks.call import Call
     from windrow.tasks.pack import Packer
     from windrow.tasks.session import Session
 
@@ -70,7 +70,8 @@ class Driver:
         self._process = os.getpid()
         self._session = session
         self._workers = workers or granted_cores(os.environ)
-        self.offers = self._offers(resources)  #: what tasks can need
+        memory = granted_memory(os.environ)
+        self.offers = Needs.of({"cores": self._workers, "memory": memory, **resources})  #: what tasks can need
         own = self._make(engine)
         self._take = own.take
         self._engine: Any = PooledEngine(own, self.offers)
@@ -85,7 +86,8 @@ class Driver:
         self._called = session.watched.watch.called
         self._streamed: dict[int, set[str]] = {}  #: by task that has not ended: what its stream made so far
         self._attempts: dict[int, Call] = {}  #: those that are at a worker
-        self.unseen = UnseenFailures()
+        #: those that failed by themselves, and at which nobody has looked yet: they would be lost in the end
+        self.unseen: dict[int, Call] = {}
         self._watchers = session.watched.open(self._workers if engine != "inline" else 1)
         options = Options(
             open=True,
@@ -114,10 +116,6 @@ class Driver:
 
         return InlineEngine(1)
 
-    def _offers(self, resources: dict[str, float]) -> Needs:
-        memory = granted_memory(os.environ)
-        return Needs.of({"cores": self._workers, "memory": memory, **resources})
-
     # -- the user's side
 
     @property
@@ -135,15 +133,6 @@ class Driver:
             raise EngineError(f"the session broke: {self.error}") from self.error
         if self.over:
             raise UsageError("the session is closed; call tasks inside its with block")
-
-    def packed(self, record: Call, content: Content) -> Any:
-        """Make of a call what travels to a worker."""
-        return content if self._packer is None else self._packer.pack(record.id, content)
-
-    def send_again(self, function: Any) -> None:
-        """What a function means has changed since it was sent to processes, or may have."""
-        if self._packer is not None:
-            self._packer.send_again(function)
 
     def submit(self, record: Call, task: Task) -> None:
         session = self._session
@@ -276,8 +265,7 @@ class Driver:
                 if future is not None:
                     future.failed(error_of(future.call, command.failure))
         if ended:
-            with self._session.changed:
-                self._session.changed.notify_all()
+            self._wake_all()
 
     def _started(self, record: Call) -> None:
         if record.id not in self._session.open:
@@ -365,7 +353,7 @@ class Driver:
             return
         error = self.broken() or error_of(record, failure)
         if blamed(record) is None:
-            self.unseen.add(record)
+            self.unseen[record.id] = record
             if record.rule == "stop" and self.stopped is None:
                 self.stopped = error
                 self._inbox.put(CancelRequested(f"task {record.name!r} failed"))

@@ -64,7 +64,6 @@ class Executor(concurrent.futures.Executor):
             raise TypeError("initializer must be a callable")
         #: Libraries look at this to know how much to submit at a time.
         self._max_workers = max_workers or granted_cores(os.environ)
-        self._chunks = engine == "processes"
         self._session = Session(
             engine=engine,
             workers=self._max_workers,
@@ -143,7 +142,7 @@ class Executor(concurrent.futures.Executor):
         With processes, ``chunksize`` items go together. All calls are submitted before this returns; ``buffersize`` says
         otherwise from Python 3.14 on.
         """
-        if not self._chunks:
+        if not self._session._isolated:
             return super().map(fn, *iterables, timeout=timeout, **more)
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
@@ -265,6 +264,7 @@ def _close(session: Session) -> None:
         session.close()
 
 
+@atexit.register
 def _end_all() -> None:
     """Finish what was submitted, as the executors of the standard library do."""
     _ended.append(True)
@@ -272,6 +272,3 @@ def _end_all() -> None:
         session.end_later()
     for session in list(_living):
         _close(session)
-
-
-atexit.register(_end_all)

@@ -57,8 +57,7 @@ def _unknown(session: Session, what: Any, number: int) -> str:
     call = getattr(what, "call", None)
     if isinstance(call, Call) and call.key is not None and call.state == "done":
         return f"task {number}, {call.name}: did not run; its result was kept by an earlier run of the same call"
-    dropped = session.watched.watch.dropped
-    if dropped:
+    if session.watched.watch.dropped:
         return f"task {number} is not remembered any more: only the latest are; a session with rundir= keeps all"
     return f"no task {number} is known to this session yet"
 
@@ -141,8 +140,7 @@ def _of_session(session: Session, run: GraphRun) -> list[str]:
     found = Findings(run)
     _, headline, words = ending(run, found)
     lines = [f"session {run.name}: {headline} {words}"]
-    if found.makespan:
-        lines += _of_time(run, found)
+    lines += _of_time(run, found) if found.makespan else []
     return [*lines, *[f"  {one}" for one in (*session.reusing.in_words(), *session.reusing.notes)]]
 
 

@@ -112,34 +112,21 @@ def _tamed(error: BaseException) -> TaskError:
     return made
 
 
-class UnseenFailures:
-    """Tasks of a session that failed by themselves, at which nobody has looked yet: they would be lost in the end."""
-
-    def __init__(self) -> None:
-        self.records: dict[int, Call] = {}
-
-    def add(self, record: Call) -> None:
-        self.records[record.id] = record
-
-    def seen(self, record: Call) -> None:
-        self.records.pop(record.id, None)
-
-    def error(self, first: BaseException | None) -> BaseException | None:
-        """Make what a session raises in the end: what has stopped it or the first failure, with the names of the others."""
-        failed = list(self.records.values())
-        if first is None:
-            if not failed:
-                return None
-            assert failed[0].failure is not None
-            first = error_of(failed[0], failed[0].failure)
-            others = failed[1:]
-        else:
-            others = [one for one in failed if not _is_of(one, first)]
-        if not isinstance(first, Exception):
-            first = _tamed(first)
-        if others:
-            names = ", ".join(f"{one.name!r} ({one.id})" for one in others[:MOST_NAMES])
-            more = ", ..." if len(others) > MOST_NAMES else ""
-            tasks = "task" if len(others) == 1 else "tasks"
-            first.add_note(f"and {len(others)} more {tasks} failed: {names}{more}")
-        return first
+def last_error(failed: list[Call], first: BaseException | None) -> BaseException | None:
+    """Make what a session raises in the end: what has stopped it or the first failure, with the names of the others."""
+    if first is None:
+        if not failed:
+            return None
+        assert failed[0].failure is not None
+        first = error_of(failed[0], failed[0].failure)
+        others = failed[1:]
+    else:
+        others = [one for one in failed if not _is_of(one, first)]
+    if not isinstance(first, Exception):
+        first = _tamed(first)
+    if others:
+        names = ", ".join(f"{one.name!r} ({one.id})" for one in others[:MOST_NAMES])
+        more = ", ..." if len(others) > MOST_NAMES else ""
+        tasks = "task" if len(others) == 1 else "tasks"
+        first.add_note(f"and {len(others)} more {tasks} failed: {names}{more}")
+    return first

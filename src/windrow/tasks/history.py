@@ -10,7 +10,7 @@ import threading
 from collections import Counter, deque
 from functools import lru_cache
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Fetch, Launch, Recall, TaskEnded
 from windrow.core.events import (
@@ -47,10 +47,6 @@ MOST_RARE = 1_000
 ENOUGH = 3
 
 
-#: When a call ended, how, why, and what its time went into.
-_End: TypeAlias = tuple[float, str, str, tuple[tuple[str, float], ...]]
-
-
 class _Entry:
     """A call, and its latest attempt; most have no other."""
 
@@ -61,7 +57,8 @@ class _Entry:
     def __init__(self, task: Task, called: float) -> None:
         self.task = task
         self.called = called
-        self.end: _End | None = None
+        #: when it ended, how, why, and what its time went into
+        self.end: tuple[float, str, str, tuple[tuple[str, float], ...]] | None = None
         self.attempt = -1  #: none
         self.heard = self.wall = 0.0
         self.how = self.why = ""
@@ -124,7 +121,7 @@ class History:
         self.within = False  #: somebody has entered the session's block, so that it will be closed
         self.closed = False  #: nothing more will be called
         self.counts = {"called": 0, "done": 0, "failed": 0, "cancelled": 0}
-        self.reused: dict[str, int] = {}  #: by name: calls that were answered without a task
+        self.reused: Counter[str] = Counter()  #: by name: calls that were answered without a task
         self.dropped: dict[str, ByName] = {}
         self.entries: dict[int, _Entry] = {}  #: calls that have not ended
         self.ended: dict[int, _Entry] = {}  #: those that have, the oldest first
@@ -173,8 +170,7 @@ class History:
         entry = self._heard(event.attempt, time, "done")
         if entry is not None:
             entry.wall = event.measurement.wall
-            if entry.end is not None:
-                self._write_again(entry)
+            self._write_again(entry)
 
     def _failed(self, event: Failed, time: float) -> None:
         self._fail(event.attempt, time, "failed", failure_words(event.failure))
@@ -284,9 +280,6 @@ class History:
             self.written(json.dumps(line) + "\n")
 
     # -- what others ask
-
-    def answered(self, name: str) -> None:
-        self.reused[name] = self.reused.get(name, 0) + 1
 
     def close(self) -> None:
         self.over = True

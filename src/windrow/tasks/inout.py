@@ -11,7 +11,6 @@ import enum
 import sys
 import types
 import weakref
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
@@ -31,9 +30,6 @@ _NO_PARTS = (*UNCHANGING, Future, StreamFuture)
 #: References to the array behind a view while we look at it, if the view alone has one: that, our variable and the question.
 _OWN_REFERENCES = 3
 
-#: By the identity of a thing: what keeps that from being another thing's, and the future.
-_Latest = dict[int, "tuple[Callable[[], Any], Future]"]
-
 
 class Versions:
     """By the identity of a thing: the future of its latest version.
@@ -44,7 +40,8 @@ class Versions:
     """
 
     def __init__(self) -> None:
-        self._latest: _Latest = {}
+        #: By the identity of a thing: what keeps that from being another thing's, and the future.
+        self._latest: dict[int, tuple[Callable[[], Any], Future]] = {}
         #: Of what is inside of things that tasks change: what keeps its identity, and the task that changes the whole.
         self._inside: dict[int, tuple[Callable[[], Any], str]] = {}
         self.any = False  #: whether there were any so far; asked for with every call
@@ -83,22 +80,19 @@ class Versions:
         if not self.any:  # by far the most
             return
         for thing in _walk(given, lambda one: self.latest(one) is not one):
-            self._check(who, thing)
-
-    def _check(self, who: str, thing: Any) -> None:
-        found = self._inside.get(id(thing))
-        if found is not None:
-            raise UsageError(
-                f"{who} is given a {type(thing).__name__} that is inside of something which task {found[1]!r} changes: what has "
-                "become of it is known only with the whole. Give the whole, or a part of what session.gather(whole) "
-                "returns; or have tasks change the parts, and none the whole"
-            )
-        array = _behind(thing)
-        if array is not None and self.latest(array) is not array:
-            raise UsageError(
-                f"{who} is given a view of an array which a task changes: what has become of it is known only with the whole. "
-                "Give the whole array, or a view of what session.gather(array) returns"
-            )
+            found = self._inside.get(id(thing))
+            if found is not None:
+                raise UsageError(
+                    f"{who} is given a {type(thing).__name__} that is inside of something which task {found[1]!r} changes: what "
+                    "has become of it is known only with the whole. Give the whole, or a part of what "
+                    "session.gather(whole) returns; or have tasks change the parts, and none the whole"
+                )
+            array = _behind(thing)
+            if array is not None and self.latest(array) is not array:
+                raise UsageError(
+                    f"{who} is given a view of an array which a task changes: what has become of it is known only with the "
+                    "whole. Give the whole array, or a view of what session.gather(array) returns"
+                )
 
     def refuse_views(self, task: str, things: Iterable[Any]) -> None:
         """Raise if a task is to change a view of an array that others have too: they would not see it."""
@@ -113,14 +107,11 @@ class Versions:
 
 def _hold(thing: Any, table: dict[int, Any]) -> Callable[[], Any]:
     """See to it that no other thing gets the identity of one that is in a table: it is kept, or taken out when it is lost."""
+    key = id(thing)
     try:
-        return weakref.ref(thing, partial(_lost, table, id(thing)))
+        return weakref.ref(thing, lambda _: table.pop(key, None))
     except TypeError:
         return lambda: thing
-
-
-def _lost(table: dict[int, Any], key: int, _: Any) -> None:
-    table.pop(key, None)
 
 
 def _behind(thing: Any) -> Any:

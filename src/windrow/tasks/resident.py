@@ -101,7 +101,7 @@ def made_of_others(function: Any) -> str:
     """Name a thing of a function that was made here while its recipe meant something else; nothing if there is none."""
     named = getattr(function, "__kwdefaults__", None) or {}
     for one in (*(getattr(function, "__defaults__", None) or ()), *named.values()):
-        if type(one) is Resident and _keeper().made_of(one) not in (None, _meaning(one)):
+        if type(one) is Resident and _keeper().made_of.get(one.identity.text) not in (None, _meaning(one)):
             return f"{one!r}"
     return ""
 
@@ -119,7 +119,7 @@ class _Keeper:
         self._lock = threading.Lock()
         self._things: dict[str, Any] = {}
         self._locks: dict[str, threading.RLock] = {}
-        self._made_of: dict[str, str] = {}  #: what the recipe meant then
+        self.made_of: dict[str, str] = {}  #: what a recipe meant when it was used
 
     def get(self, recipe: Resident) -> Any:
         key = recipe.identity.text
@@ -129,13 +129,9 @@ class _Keeper:
             lock = self._locks.setdefault(key, threading.RLock())
         with lock:  # of this recipe alone: others may be needed to make it
             if key not in self._things:
-                self._made_of[key] = _meaning(recipe)
+                self.made_of[key] = _meaning(recipe)
                 self._things[key] = recipe.load(*recipe.arguments, **recipe.keywords)
             return self._things[key]
-
-    def made_of(self, recipe: Resident) -> str | None:
-        """Say what a recipe meant when it was used here; None if it was not."""
-        return self._made_of.get(recipe.identity.text)
 
 
 _of_process = _Keeper()

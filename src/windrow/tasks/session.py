@@ -17,7 +17,7 @@ from windrow.tasks.call import MOST, Call, Content, DeclaredFunctions, TaskTrait
 from windrow.tasks.declare import Declared, current
 from windrow.tasks.devices import Devices
 from windrow.tasks.driver import Driver
-from windrow.tasks.failures import root_of
+from windrow.tasks.failures import last_error, root_of
 from windrow.tasks.files.paths import places_of
 from windrow.tasks.files.table import FileTable
 from windrow.tasks.future import Future, StreamFuture, refuse_in_fork
@@ -142,7 +142,7 @@ class Session(NamedOptions):
         self._leaving = True
         self.close(cancel=error is not None)
         if error is None:
-            failed = self._driver.unseen.error(self._driver.stopped)
+            failed = last_error(list(self._driver.unseen.values()), self._driver.stopped)
             if failed is not None:
                 raise failed
 
@@ -165,7 +165,7 @@ class Session(NamedOptions):
             left = "the program left it by an exception" if cancel else None
             self.watched.close(self._driver.error or self._driver.stopped or left)
         if self.tells and not (cancel or self._leaving):
-            error = self._driver.unseen.error(self._driver.stopped)
+            error = last_error(list(self._driver.unseen.values()), self._driver.stopped)
             if error is not None:
                 notes = "".join(f"; {one}" for one in getattr(error, "__notes__", ())[-1:])
                 sys.stderr.write(f"windrow: nobody has looked at {type(error).__name__}: {error}{notes}\n")
@@ -206,7 +206,6 @@ class Session(NamedOptions):
         traits = self._traits.get(id(declared))
         plain = traits is not None and traits.plain and not self.versions.any and has_no_futures(arguments)
         if plain and (not keywords or has_no_futures(keywords.values())):
-            assert traits is not None
             return self._call_plainly(call, arguments, keywords, kind)
         call.begin(arguments, keywords)
         self.versions.refuse(f"task {declared.name!r}", (arguments, keywords))
@@ -215,7 +214,7 @@ class Session(NamedOptions):
         if declared.reuse or (declared.reuse is None and (self.reuse or declared.files)):
             found = self.reusing.find(call)
             if found is not None:
-                self.watched.watch.answered(declared.name)
+                self.watched.watch.reused[declared.name] += 1
                 return found
         if traits is None:
             traits = self._find_traits(declared)
@@ -223,7 +222,7 @@ class Session(NamedOptions):
         changed = self._places(call) if declared.inout else ()
         things = [call.get(place) for place in changed]
         call.take_futures_out()
-        futures, end = self._futures(call, len(changed), kind)
+        futures = self._futures(call, len(changed), kind)
         self._pack(call, call.arguments, call.keywords, changed, tuple(call.around))
         if things:  # not before: what cannot be sent changes nothing
             self._rename(things, call)
@@ -235,8 +234,9 @@ class Session(NamedOptions):
         call.made()
         self._submit(call, after)
         del read  # not before: an output that is let go before the scheduler knows who reads it has to be made again
-        given: Any = StreamFuture(self, call, end) if end is not None else tuple(futures)
-        return futures[0] if declared.outputs == 1 else given
+        if declared.outputs == STREAM:
+            return StreamFuture(self, call, futures[0])
+        return futures[0] if declared.outputs == 1 else tuple(futures)
 
     def _call_plainly(
         self, call: Call, arguments: tuple[Any, ...], keywords: Mapping[str, Any], kind: type[Future]
@@ -258,20 +258,19 @@ class Session(NamedOptions):
         around: tuple[Any, ...],
     ) -> None:
         """Say what becomes of others if a call fails, and make of it what travels to a worker."""
-        if self._isolated and self._packer is not None and self._packer.is_full():
-            self._wait_for_room(self._packer)
+        packer = self._packer
+        if packer is not None and packer.is_full():
+            self._wait_for_room(packer)
         declared, group = call.declared, current_group(self)
         if group is None:
             call.rule = rule = declared.on_failure or self.on_failure
         else:
             call.rule = rule = declared.on_failure or group.on_failure or self.on_failure
             call.group = group.number
-        call.content = self._driver.packed(
-            call,
-            Content(
-                declared.name, declared.function, arguments, keywords, declared.outputs, changed, rule == "ignore", around
-            ),
+        content = Content(
+            declared.name, declared.function, arguments, keywords, declared.outputs, changed, rule == "ignore", around
         )  # fmt: skip
+        call.content = content if packer is None else packer.pack(call.id, content)
 
     def _submit(self, call: Call, after: tuple[int, ...]) -> None:
         declared = call.declared
@@ -307,14 +306,14 @@ class Session(NamedOptions):
         if declared.command is not None:
             call.around.insert(0, declared.command.in_session(call))
 
-    def _futures(self, call: Call, changed: int, kind: type[Future]) -> tuple[list[Future], Future | None]:
+    def _futures(self, call: Call, changed: int, kind: type[Future]) -> list[Future]:
         outputs, prefix = call.declared.outputs, f"{call.id}."
         names = [f"{prefix}end"] if outputs == STREAM else [f"{prefix}{n}" for n in range(int(outputs))]
         futures = [kind(self, call, name) for name in names]
         call.outputs = (*names, *[f"{prefix}v{number}" for number in range(changed)], *call.more)
         for future in futures:
             self.futures[future.output] = future
-        return futures, futures[0] if outputs == STREAM else None
+        return futures
 
     # -- what bodies change
 
@@ -440,8 +439,8 @@ class Session(NamedOptions):
     def seen(self, future: Future) -> None:
         """Somebody has looked at the end of a task, and so of all that led to it."""
         if future.done():
-            self._driver.unseen.seen(future.call)
-            self._driver.unseen.seen(root_of(future.call))
+            self._driver.unseen.pop(future.call.id, None)
+            self._driver.unseen.pop(root_of(future.call).id, None)
 
     def unwanted(self) -> bool:
         return self._driver.unwanted

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import pickle
 import weakref
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,20 +30,15 @@ _libc = ctypes.CDLL(None)
 _libc.memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
+@dataclass(slots=True)
 class SharedArray:
     """An array as it was sent."""
 
-    __slots__ = ("_body", "_owner", "number", "parcel", "watched")
-
-    def __init__(self, number: int, parcel: Parcel, owner: Any, *, watched: bool) -> None:
-        self.number = number  #: by which workers know it
-        self.parcel = parcel
-        self._body = parcel.body()
-        self._owner = owner  #: a weak reference
-        self.watched = watched  #: whether writes to the array are known
-
-    def equals(self, address: int, size: int) -> bool:
-        return not _libc.memcmp(address, _address(self._body), size)
+    number: int  #: by which workers know it
+    parcel: Parcel
+    body: memoryview
+    owner: Any  #: a weak reference
+    watched: bool  #: whether writes to the array are known
 
 
 class SharedArrays:
@@ -85,7 +81,7 @@ class SharedArrays:
                 return known
             # Watched from before it is compared: what is written meanwhile is seen the next time.
             known.watched = self._watch.protect(address, size)
-            if known.equals(address, size):
+            if not _libc.memcmp(address, _address(known.body), size):
                 return known
         return self._add(raw, address, size)
 
@@ -109,8 +105,9 @@ class SharedArrays:
                 self.left[number] = size
 
         if not isinstance(owner, np.ndarray):  # of which nobody tells when it is gone
-            return SharedArray(number, parcel, None, watched=False)
-        made = self._known[key] = SharedArray(number, parcel, weakref.ref(owner, forget), watched=watched)
+            return SharedArray(number, parcel, parcel.body(), None, watched=False)
+        made = SharedArray(number, parcel, parcel.body(), weakref.ref(owner, forget), watched=watched)
+        self._known[key] = made
         return made
 
 

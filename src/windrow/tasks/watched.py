@@ -104,7 +104,7 @@ class Watched:
         with self.log.lines().open(encoding="utf-8", errors="replace") as lines:
             log = read_log(chain(unfinished, lines), self.watch.now())
         # The log has what was reused at the end only.
-        return graph_run(replace(log, reused=dict(self.watch.reused)), self.log.manifest())
+        return graph_run(replace(log, reused=dict(self.watch.reused)), self.log.directory.read_manifest())
 
     def report(self, path: Any) -> Path:
         page, trace = report_places(self.rundir, path, REPORT, TRACE)
@@ -120,8 +120,8 @@ class SessionLog(LogFile):
         self._called = 0
         self._writing = threading.Lock()
         try:
-            self._directory = RunDirectory.create(rundir)
-            self._directory.write_manifest(
+            self.directory = RunDirectory.create(rundir)
+            self.directory.write_manifest(
                 {
                     "windrow": __version__,
                     "session": watch.name,
@@ -132,7 +132,7 @@ class SessionLog(LogFile):
                     "packages": installed_packages(),
                 }
             )
-            super().__init__(self._directory.log.open("w", encoding="utf-8"))
+            super().__init__(self.directory.log.open("w", encoding="utf-8"))
         except OSError as error:
             raise UsageError(f"rundir= {rundir} cannot be written to: {error}") from error
         self._memory = own_memory()
@@ -174,25 +174,22 @@ class SessionLog(LogFile):
             words = str(error) if said else f"{type(error).__name__}: {error}"
             facts |= {"state": "failed", "error": words}
         try:
-            self._directory.close_log()
-            self._directory.write_manifest(facts)
+            self.directory.close_log()
+            self.directory.write_manifest(facts)
         except OSError as failed:
             broken = broken or failed
         finally:
-            self._directory.close()
+            self.directory.close()
         if broken is not None:
             warnings.warn(
-                f"the log of the session in {self._directory.path} is not complete: {broken}; its results are not "
+                f"the log of the session in {self.directory.path} is not complete: {broken}; its results are not "
                 "touched by that",
                 stacklevel=2,
             )
 
     def lines(self) -> Path:
         self.flush()
-        return self._directory.log
-
-    def manifest(self) -> dict[str, Any]:
-        return self._directory.read_manifest()
+        return self.directory.log
 
 
 def _now() -> str:

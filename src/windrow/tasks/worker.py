@@ -157,91 +157,72 @@ class CallSide:
 
     def run(self, job: Job) -> Outcome:
         """Run a task; the outcome has what it made and did not release."""
-        return Outcome(self._run(job.task, job))
-
-    def _run(self, task: Task, call: Job) -> dict[str, Any]:
-        content = call.content
+        task, content = job.task, job.content
         if type(content) is WithArrays:
-            content = content.open(call.common)
+            content = content.open(job.common)
         if type(content) is not Content:  # a plain tuple: it came from another process
             content = Content._make(content)
         function = content.function
         if isinstance(function, int):
-            assert call.common is not None
-            function = open_function(call.common(function), call.common)
-        values = call.values
+            assert job.common is not None
+            function = open_function(job.common(function), job.common)
+        values = job.values
         if values:
             values = tuple([None if type(one) is Ignored else one for one in values])
-            if call.mine is not None:
-                values = _own(values, () if content.around else call.mine)
+            if job.mine is not None:
+                values = _own(values, () if content.around else job.mine)
         arguments, keywords = fill_slots(content.arguments, content.keywords, values)
         if content.outputs == 1 == len(task.makes) and not (content.around or content.ignores):
             # By far the most, and many of them are short.
             only = task.makes[0]
-            made = run_body(
-                content.name, function, arguments, keywords, 1, lambda _, one: call.release(only, one)
-            )  # fmt: skip
-            return {only: made[0]} if made else {}  # it was released
-        return self._carefully(task, call, content, function, arguments, keywords)
+            made = run_body(content.name, function, arguments, keywords, 1, lambda _, one: job.release(only, one))
+            return Outcome({only: made[0]} if made else {})  # it was released
+        return Outcome(self._carefully(job, content, function, arguments, keywords))
 
     def _carefully(
         self,
-        task: Task,
-        call: Job,
+        job: Job,
         content: Content,
         function: Callable[..., Any],
         arguments: tuple[Any, ...],
         keywords: dict[str, Any],
     ) -> dict[str, Any]:
         """Run a task of which more is asked than one value."""
+        task, prefix = job.task, f"{job.task.id}."
         former = [keywords[place] if isinstance(place, str) else arguments[place] for place in content.changed]
-        if call.mine is None or content.ignores or content.around:
+        if job.mine is None or content.ignores or content.around:
             arguments, keywords = _private(content.changed, arguments, keywords)
         released: set[str] = set()
         going = RunningCall(
-            task.id, content.name, function, list(arguments), keywords, content.outputs, self, call.cancelled
+            task.id, content.name, function, list(arguments), keywords, content.outputs, self, job.cancelled
         )  # fmt: skip
-
-        def release(name: str, value: Any) -> None:
-            released.add(name)
-            call.release(name, value)
-
-        try:
-            if not content.around:
-                self._body(going, content.changed, release)
-            else:
-                going.values = tuple([None if type(one) is Ignored else one for one in call.values])
-                with ExitStack() as stack:
-                    for one in content.around:
-                        stack.enter_context(one.around(going))
-                    self._body(going, content.changed, release)
-        except Exception as error:
-            if not content.ignores:
-                raise
-            why = Ignored(type(error).__name__, _text(error))
-            # What was released is final, and what the body did not get to change is as it was.
-            made: dict[str, Any] = {name: why for name in task.makes if name not in released}
-            made.update((f"{task.id}.v{number}", one) for number, one in enumerate(former))
-            return made
-        return going.made
-
-    def _body(self, going: RunningCall, changed: tuple[int | str, ...], pass_on: Callable[[str, Any], None]) -> None:
-        """Run the body; what it made and did not release is then ``going.made``."""
-        prefix, outputs = f"{going.task}.", going.outputs
+        going.values = tuple([None if type(one) is Ignored else one for one in job.values])
 
         def release(number: int, value: Any) -> None:
             name = f"{prefix}{number}"
             if going.keeps:
                 going.released[name] = value
-            pass_on(name, value)
+            released.add(name)
+            job.release(name, value)
 
-        made = run_body(going.name, going.function, going.arguments, going.keywords, outputs, release)
-        for number, value in made.items():
-            going.made[f"{prefix}{number}"] = value
-        if outputs == STREAM:
-            going.made[f"{prefix}end"] = None
-        for number, place in enumerate(changed):
-            going.made[f"{prefix}v{number}"] = going.get(place)
+        try:
+            with ExitStack() as stack:
+                for one in content.around:
+                    stack.enter_context(one.around(going))
+                made = run_body(going.name, going.function, going.arguments, going.keywords, going.outputs, release)
+                going.made.update((f"{prefix}{number}", value) for number, value in made.items())
+                if going.outputs == STREAM:
+                    going.made[f"{prefix}end"] = None
+                going.made.update((f"{prefix}v{number}", going.get(one)) for number, one in enumerate(content.changed))
+        except Exception as error:
+            if not content.ignores:
+                raise
+            why = Ignored(type(error).__name__, _text(error))
+            # What was released is final, and what the body did not get to change is as it was.
+            instead: dict[str, Any] = {name: why for name in task.makes if name not in released}
+            instead.update((f"{prefix}v{number}", one) for number, one in enumerate(former))
+            return instead
+        return going.made
 
     def close(self) -> None:
         end_worker()

@@ -53,7 +53,13 @@ class Findings:
         self.path = critical_path(spans, self.links)
         self.least = least_time(self.path.length, self.work, cores)
         #: tasks that began before one they read from had ended: by how much
-        self.early = _early(spans, self.links)
+        self.early = []
+        for link in self.links:
+            if link.output and link.source in spans and link.target in spans:
+                end = spans[link.source].end
+                by = end - spans[link.target].begin
+                if by > 0 and link.at < end:
+                    self.early.append(by)
         names = _by_name(run, self.waits).values()
         self.names = sorted(names, key=lambda one: -one.time)  #: those that took most time first
         self.tasks = sum(one.count for one in names)
@@ -64,17 +70,6 @@ class Findings:
                     waited[cause] += time
         #: by cause, over all tasks; without running
         self.waited = dict(sorted(waited.items(), key=lambda item: -item[1]))
-
-
-def _early(spans: Mapping[int, Span], links: Sequence[Link]) -> list[int]:
-    found = []
-    for link in links:
-        if link.output and link.source in spans and link.target in spans:
-            end = spans[link.source].end
-            by = end - spans[link.target].begin
-            if by > 0 and link.at < end:
-                found.append(by)
-    return found
 
 
 def _by_name(run: GraphRun, shared: Mapping[int, Mapping[str, int]]) -> dict[str, ByName]:

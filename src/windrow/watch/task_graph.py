@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
 from windrow.units import format_seconds
-from windrow.watch.graph_drawing import Card, Look, colour_sample, draw_graph, scroll_drawing
+from windrow.watch.graph_drawing import Card, Edge, Look, colour_sample, draw_graph, scroll_drawing
 from windrow.watch.graph_run import maker_of
-from windrow.watch.layered_layout import Edge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

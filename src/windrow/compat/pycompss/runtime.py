@@ -106,10 +106,10 @@ def compss_stop(code: int = 0) -> None:
 def raise_failures(session: Session, group: int | None = None) -> None:
     """Raise the first failure that nobody has seen, once; those that only cancel their successors are none."""
     unseen = session._driver.unseen
-    for record in list(unseen.records.values()):
+    for record in list(unseen.values()):
         if group is not None and record.group != group:
             continue
-        unseen.seen(record)
+        unseen.pop(record.id, None)
         if record.rule != "cancel_successors" and record.failure is not None:
             raise error_of(record, record.failure)
 

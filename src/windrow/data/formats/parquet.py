@@ -234,10 +234,14 @@ def _expand(
             yield from _expand(child, inside, top, (*fields, child.name), in_list, nullable, first)
             first += _width(child.type)
         return
-    if _is_list(kind) and not in_list and _numeric_or_struct(kind.value_type):
+    if (
+        _is_list(kind)
+        and not in_list
+        and (number_type(kind.value_type) is not None or pa.types.is_struct(kind.value_type))
+    ):
         yield from _expand(kind.value_field, name, top, fields, True, nullable, first)
         return
-    dtype = _number(kind)
+    dtype = number_type(kind)
     shape: Literal["flat", "jagged", "other"] = "other"
     if dtype is not None:
         shape = "jagged" if in_list else "flat"
@@ -281,19 +285,13 @@ def _is_list(kind: Any) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
-def _numeric_or_struct(kind: Any) -> bool:
-    return _number(kind) is not None or bool(pa.types.is_struct(kind))
-
-
-def _number(kind: Any) -> np.dtype[Any] | None:
+def number_type(kind: Any) -> np.dtype[Any] | None:
     plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     return np.dtype(kind.to_pandas_dtype()) if plain else None
 
 
 def _width(kind: Any) -> int:
-    if pa.types.is_dictionary(kind):
-        return 1
-    if kind.num_fields == 0:
+    if pa.types.is_dictionary(kind) or kind.num_fields == 0:
         return 1
     return sum(_width(kind.field(number).type) for number in range(kind.num_fields))
 

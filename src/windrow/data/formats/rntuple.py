@@ -219,7 +219,7 @@ class _Finder:
                 for member, child in members:
                     yield from self.expand(f"{name}.{member}", child, offsets)
                 return
-        is_list = record.struct_role == roles.COLLECTION and not self._is_option(record)
+        is_list = record.struct_role == roles.COLLECTION and not record.type_name.startswith(_OPTIONS)
         if simple and is_list and offsets == _NONE and len(children) == 1:
             own = self._column_of(identifier)
             if own is not None:
@@ -229,9 +229,6 @@ class _Finder:
                     yield from leaves
                     return
         yield name, self._leaf(identifier, offsets, simple=simple)
-
-    def _is_option(self, record: Any) -> bool:
-        return bool(record.type_name.startswith(_OPTIONS))
 
     def _leaf(self, identifier: int, offsets: int, *, simple: bool) -> Field:
         record = self.records[identifier]

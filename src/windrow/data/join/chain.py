@@ -67,14 +67,11 @@ def chain(source: Source, inputs: Sequence[int]) -> Chain:
 
 
 def _alike(known: dict[str, ColumnInfo], more: Mapping[str, ColumnInfo]) -> dict[str, ColumnInfo]:
-    def joined(one: ColumnInfo, other: ColumnInfo) -> ColumnInfo:
-        return replace(one, stored_bytes=one.stored_bytes + other.stored_bytes)
-
     def kind(column: ColumnInfo) -> tuple[Any, ...]:
         return column.kind, column.dtype, column.counter
 
     return {
-        name: joined(column, more[name])
+        name: replace(column, stored_bytes=column.stored_bytes + more[name].stored_bytes)
         for name, column in known.items()
         if name in more and kind(column) == kind(more[name])
     }
@@ -117,7 +114,9 @@ class ChainReader:
         if option:
             every = np.full(len(rows), -1, dtype=np.int64)
             every[rows >= 0] = places
-            return {name: _optional(values[name], every) for name in columns}
+            index = ak.index.Index64(every)
+            option_of = ak.contents.IndexedOptionArray.simplified
+            return {name: ak.Array(option_of(index, ak.to_layout(values[name]))) for name in columns}
         if len(have) == len(next(iter(values.values()))) and np.array_equal(places, np.arange(len(have))):
             return values
         kinds = self.known.columns
@@ -183,12 +182,6 @@ class ChainReader:
 def _gathered(values: Any, places: NDArray[np.int64], kind: str) -> Any:
     taken = values[places]
     return native_lists(taken) if kind == "jagged" else taken
-
-
-def _optional(values: Any, places: NDArray[np.int64]) -> Any:
-    content = ak.to_layout(values)
-    index = ak.index.Index64(places)
-    return ak.Array(ak.contents.IndexedOptionArray.simplified(index, content))
 
 
 class IdentityIndex:

@@ -16,7 +16,7 @@ import numpy as np
 from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.columns import check_request, find_collections
 from windrow.data.join.chain import Chain, ChainReader, IdentityIndex, chain
-from windrow.data.once import Once
+from windrow.data.source import Once
 from windrow.data.source import open as open_source
 from windrow.errors import CorruptFileError, DataError, MissingColumnError, SpecError, UsageError, nearest
 
@@ -202,15 +202,15 @@ class JoinedReader:
         label: str,
         main: Reader,
         friend: ChainReader,
-        columns: JoinedColumns,
+        columns: tuple[Mapping[str, str], Mapping[str, ColumnInfo], Mapping[str, str]],
         fetch: Callable[[Sequence[str], int, int], dict[str, Any]],
     ) -> None:
         self._label = label
         self._main = main
         self._friend = friend
-        self._columns = columns
+        self._names, infos, self._counted = columns
         self._fetch = fetch
-        every = {**main.info.columns, **columns.infos}
+        every = {**main.info.columns, **infos}
         self.info = replace(main.info, columns=every, collections=find_collections(every))
 
     @property
@@ -227,10 +227,7 @@ class JoinedReader:
         return getattr(self._main, "link", None)
 
     def prefetch(self, wanted: Sequence[tuple[Sequence[str], int, int]]) -> None:
-        mine = [
-            ([name for name in columns if name not in self._columns.names], start, stop)
-            for columns, start, stop in wanted
-        ]
+        mine = [([name for name in columns if name not in self._names], start, stop) for columns, start, stop in wanted]
         self._main.prefetch([one for one in mine if one[0]])  # type: ignore[attr-defined]  # what has a link has it
 
     def forget(self) -> None:
@@ -240,7 +237,7 @@ class JoinedReader:
         """Read ``columns`` of rows [start, stop): one request for each of the two."""
         hidden = self.info.identity_column  # where the main source has one, it is its own to read
         check_request(self.info, self._label, [c for c in columns if c != hidden], start, stop)
-        names, counted = self._columns.names, self._columns.counted
+        names, counted = self._names, self._counted
         theirs = [name for name in dict.fromkeys(columns) if name in names]
         mine = [name for name in dict.fromkeys(columns) if name not in names]
         mine += sorted({counted[name] for name in theirs if name in counted}.difference(mine))
@@ -257,7 +254,7 @@ class JoinedReader:
     def _check_counts(self, name: str, lists: Any, counts: NDArray[Any], start: int) -> None:
         wrong = np.flatnonzero(np.diff(np.asarray(lists.layout.offsets)) != counts)
         if len(wrong):
-            counter = self._columns.counted[name]
+            counter = self._counted[name]
             raise CorruptFileError(
                 f"{self._label}: in row {start + int(wrong[0])} the friend's {name!r} has another number of objects "
                 f"than {counter!r} says; write join(..., prefix=...) to keep the two apart",
@@ -335,20 +332,12 @@ class _Known:
         self.matches: Once[NDArray[np.int64]] = Once(32)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinedColumns:
-    """What the columns of the friend are called in the joined source."""
-
-    names: Mapping[str, str]  #: joined -> friend's own
-    infos: Mapping[str, ColumnInfo]  #: under the joined name
-    counted: Mapping[str, str]  #: joined -> the main source's counter, which must agree
-
-
 def joined_columns(
     main: FileInfo, friend: Chain, *, labels: tuple[str, str], on: Sequence[str], rename: str, option: bool
-) -> JoinedColumns:
+) -> tuple[dict[str, str], dict[str, ColumnInfo], dict[str, str]]:
     """Name the friend's columns, but for those that identify rows; refuse names that both have.
 
+    Return by joined name: the friend's own, what is known of it, and the main source's counter, which must agree.
     ``rename`` has ``{}`` where a name goes. With ``option``, a value may be missing in any of them.
     """
     for label, columns in zip(labels, (main.columns, friend.columns), strict=True):
@@ -359,7 +348,13 @@ def joined_columns(
     # Lists of both may be counted by one column of the same name; then it is the same collection.
     counters = _counters(main.columns) & _counters(friend.columns)
     shared = {name for name in clashes if name in counters and names[name] == name}
-    _refuse_clashes([name for name in clashes if name not in shared], labels)
+    clashes = [name for name in clashes if name not in shared]
+    if clashes:
+        more = f" and {len(clashes) - 5} more" if len(clashes) > 5 else ""
+        raise SpecError(
+            f"{labels[0]} and its friend {labels[1]} both have {', '.join(clashes[:5])}{more}: write "
+            'join(..., prefix="friend_") to give the friend\'s columns names of their own'
+        )
     names = {name: own for name, own in names.items() if name not in shared}
     theirs = {own: name for name, own in names.items()}
     infos, counted = {}, {}
@@ -374,16 +369,7 @@ def joined_columns(
         else:
             counter = theirs.get(counter or "")
         infos[name] = replace(column, name=name, counter=counter)
-    return JoinedColumns(names=names, infos=infos, counted=counted)
-
-
-def _refuse_clashes(clashes: Sequence[str], labels: tuple[str, str]) -> None:
-    if clashes:
-        more = f" and {len(clashes) - 5} more" if len(clashes) > 5 else ""
-        raise SpecError(
-            f"{labels[0]} and its friend {labels[1]} both have {', '.join(clashes[:5])}{more}: write "
-            'join(..., prefix="friend_") to give the friend\'s columns names of their own'
-        )
+    return names, infos, counted
 
 
 def _counters(columns: Mapping[str, ColumnInfo]) -> set[str]:

@@ -64,10 +64,6 @@ class _Lists:
     offsets: np.ndarray[Any, Any]
     numbers: np.ndarray[Any, Any]
 
-    @property
-    def nbytes(self) -> int:
-        return int(self.offsets.nbytes + self.numbers.nbytes)
-
 
 def write_fragment(path: Path, columns: Mapping[str, Any], rows: int, *, origin: str = "") -> Fragment:
     """Write columns of ``rows`` rows: NumPy arrays of numbers or awkward arrays of anything.
@@ -98,7 +94,7 @@ def write_fragment(path: Path, columns: Mapping[str, Any], rows: int, *, origin:
 def read_fragment(fragment: Fragment) -> Iterator[Any]:
     """Yield the rows as Arrow record batches of plain columns; the file is mapped, not copied."""
     with pa.memory_map(fragment.path) as file, pa.ipc.open_file(file) as reader:
-        meaning = _meaning(reader.schema)
+        meaning = json.loads(reader.schema.metadata[_META])
         for number in range(reader.num_record_batches):
             yield _unshared(reader.get_batch(number), meaning)
 
@@ -267,13 +263,8 @@ def _unsavable(name: str, value: Any) -> UsageError:
     )
 
 
-def _meaning(schema: Any) -> dict[str, Any]:
-    meaning: dict[str, Any] = json.loads(schema.metadata[_META])
-    return meaning
-
-
 def _shape(schema: Any) -> Shape:
-    meaning = _meaning(schema)
+    meaning = json.loads(schema.metadata[_META])
     structs = [schema.field(number).type.value_type for number in range(meaning["groups"])]
     nothing = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
     return Shape(

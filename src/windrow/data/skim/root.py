@@ -9,15 +9,16 @@ import numpy as np
 import pyarrow as pa
 import uproot
 
+from windrow.data.formats.parquet import number_type
 from windrow.data.skim.record import ROOT_KEY, complete_record, encoded
-from windrow.data.skim.write import is_plain_list, number_type, zipped_columns
+from windrow.data.skim.write import is_plain_list, zipped_columns
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from windrow.data.skim.write import Collection, Plan
+    from windrow.data.skim.write import Plan
 
 
 def write_ttree(path: Path, plan: Plan, pieces: Iterator[Any], record: Mapping[str, Any]) -> None:
@@ -61,19 +62,15 @@ def _branches(plan: Plan, counted: set[str]) -> dict[str, Any]:
         if one is None:
             branches[field.name] = _branch_type(field)
         elif one.prefix not in branches:
-            branches[str(one.prefix)] = _zipped_type(plan, one)
+            kinds = [_number(plan.schema.field(name)) for name in one.members]
+            fields = [one.field(name) for name in one.members]
+            branches[str(one.prefix)] = ak.types.ListType(ak.types.RecordType(kinds, fields))
     return branches
-
-
-def _zipped_type(plan: Plan, one: Collection) -> Any:
-    kinds = [_number(plan.schema.field(name), inside=True) for name in one.members]
-    fields = [one.field(name) for name in one.members]
-    return ak.types.ListType(ak.types.RecordType(kinds, fields))
 
 
 def _branch_type(field: Any) -> Any:
     if is_plain_list(field.type) and not field.nullable:
-        return ak.types.ListType(_number(field, inside=True))
+        return ak.types.ListType(_number(field))
     if pa.types.is_string(field.type) and not field.nullable:
         character = ak.types.NumpyType("uint8", parameters={"__array__": "char"})
         return ak.types.ListType(character, parameters={"__array__": "string"})
@@ -87,8 +84,8 @@ def _branch_type(field: Any) -> Any:
     return np.dtype((number, tuple(shape))) if shape else number
 
 
-def _number(field: Any, *, inside: bool) -> Any:
-    number = number_type(field.type.value_type if inside else field.type)
+def _number(field: Any) -> Any:
+    number = number_type(field.type.value_type)
     if number is None or number == np.float16:
         raise _unsavable(field)
     return ak.types.NumpyType(number.name)

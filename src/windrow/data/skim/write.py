@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import awkward as ak
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from windrow.data.formats.parquet import number_type
 from windrow.data.skim.fragments import Fragment, read_fragment, read_shape, shape_of
+from windrow.data.skim.record import PARQUET_KEY, complete_record, encoded
 from windrow.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ Format = Literal["parquet", "rntuple", "ttree"]
 
 #: Format -> the function that writes it, imported when it is asked for.
 FORMATS: Mapping[str, str] = {
-    "parquet": "windrow.data.skim.parquet:write",
+    "parquet": "windrow.data.skim.write:write_parquet",
     "rntuple": "windrow.data.skim.root:write_rntuple",
     "ttree": "windrow.data.skim.root:write_ttree",
 }
@@ -208,6 +211,27 @@ def plan_skim(shapes: Mapping[str, Shape], empty: Shape | None, *, pieces: int, 
     )
 
 
+def write_parquet(path: Path, plan: Plan, pieces: Iterator[Any], record: Mapping[str, Any]) -> None:
+    text = encoded(complete_record(record, plan))
+    schema = plan.schema.with_metadata({PARQUET_KEY: text})
+    # Dictionaries of floats cost a third of the time and make files larger.
+    repeated = [name for field in schema if (name := _repeated(field)) is not None]
+    with (
+        pa.OSFile(str(path), "wb") as file,
+        pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=repeated) as writer,
+    ):
+        for table in pieces:
+            writer.write_table(table.replace_schema_metadata(schema.metadata), table.num_rows)
+
+
+def _repeated(field: Any) -> str | None:
+    """Return what Parquet calls a stored column whose values are likely to be few: integers and texts, but not flags."""
+    kind, name = field.type, field.name
+    while pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        kind, name = kind.value_type, name + ".list.element"
+    return name if pa.types.is_integer(kind) or pa.types.is_string(kind) else None
+
+
 # -- types ----------------------------------------------------------------------------------------
 
 
@@ -255,11 +279,6 @@ def _common_type(one: Any, other: Any) -> Any:
     # NumPy turns integers of 64 bits into floats, which have 53 for them.
     exact = wide.kind != "f" or all(t.kind == "f" or t.itemsize < 8 for t in (left, right))
     return pa.from_numpy_dtype(wide) if exact else None
-
-
-def number_type(kind: Any) -> np.dtype[Any] | None:
-    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    return np.dtype(kind.to_pandas_dtype()) if plain else None
 
 
 def is_plain_list(kind: Any) -> bool:
@@ -321,18 +340,16 @@ def _find_collections(shapes: Sequence[Shape]) -> tuple[Collection, ...]:
 def _prefix(name: str, counters: Iterable[str], columns: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return the collection a column belongs to and its counter: by the counter, else by name."""
     ends = [place for place, mark in enumerate(name) if mark == "_" and place]
-    usable = [name[:end] for end in ends if name[:end] not in columns and _can_be_zipped(name[:end], name[end + 1 :])]
+    parts = [(name[:end], name[end + 1 :]) for end in ends]
+    # A collection and its fields must be names in any format.
+    parts = [(stem, field) for stem, field in parts if stem.isidentifier() and field.isidentifier()]
+    usable = [stem for stem, field in parts if stem not in columns and not field.startswith("_")]
     for stem in (name, *reversed(usable)):
         for counter in (f"n{stem}", f"N{stem}"):
             if counter in counters:
                 return (None if stem == name else stem), counter
     first = name[: ends[0]] if ends else None
     return (first if first in usable else None), None
-
-
-def _can_be_zipped(prefix: str, field: str) -> bool:
-    """Say whether a collection and a field can be called so in any format."""
-    return prefix.isidentifier() and field.isidentifier() and not field.startswith("_")
 
 
 def _of_one_length(collections: Iterable[Collection]) -> tuple[Collection, ...]:

@@ -131,8 +131,16 @@ class Flow:
         table = table_of(batch, where, self._names)
         if self._columns is None:
             columns = Columns(table, where)
-            info = _info(columns, self.inputs[0].dataset)
-            self._columns, self._info = columns, info
+            # The rows are those of the first batch, as its bytes are what is known of the size of a row; how many rows
+            # will come is not known. Rows are identified like those of arrays: by the dataset and their place in it.
+            self._info = FileInfo(
+                rows=columns.first_rows,
+                borders=(0,),
+                columns=columns.infos,
+                identity=self.inputs[0].dataset,
+                collections=find_collections(columns.infos),
+            )
+            self._columns = columns
         else:
             table = self._columns.checked(table, where)
         if self._left is not None and table.rows > self._left:
@@ -181,7 +189,8 @@ class Flow:
         for start, table in pieces:
             self._starts.append(start)
             self._tables.append(table)
-        portion = Portion(pieces[0][0], ends, size_of(table for _, table in pieces))
+        size = sum(int(column.nbytes) for _, table in pieces for column in table.columns.values())
+        portion = Portion(pieces[0][0], ends, size)
         self._ready.append(portion)
         self.held += portion.bytes
         self.most_held = max(self.most_held, self.held)
@@ -270,25 +279,11 @@ def _fewer(pieces: list[tuple[int, ArrayTable]]) -> list[tuple[int, ArrayTable]]
 
 
 def _one(pieces: list[tuple[int, ArrayTable]]) -> tuple[int, ArrayTable]:
-    from windrow.data.arrays import ArrayTable
-
     if len(pieces) == 1:
         return pieces[0]
     names = pieces[0][1].columns
     columns = {name: concatenate([table.columns[name] for _, table in pieces]) for name in names}
     return pieces[0][0], ArrayTable(columns, "a part of a unit")
-
-
-def _info(columns: Columns, dataset: str) -> FileInfo:
-    # The rows are those of the first batch, as its bytes are what is known of the size of a row; how many rows will
-    # come is not known. Rows are identified like those of arrays: by the dataset and their place in it.
-    return FileInfo(
-        rows=columns.first_rows,
-        borders=(0,),
-        columns=columns.infos,
-        identity=dataset,
-        collections=find_collections(columns.infos),
-    )
 
 
 class StreamReader:
@@ -344,13 +339,9 @@ def _named_arrays(batch: Any, where: str) -> Any:
     if hasattr(batch, "__arrow_c_stream__") or hasattr(batch, "__arrow_c_array__"):
         return _from_arrow(batch)
     raise DataError(
-        f"{where} is {_said(batch)}; a batch is a mapping of arrays, an awkward array of records, or a record batch or "
-        "table of Arrow"
+        f"{where} is a {type(batch).__name__} ({batch!r:.60}); a batch is a mapping of arrays, an awkward array of "
+        "records, or a record batch or table of Arrow"
     )
-
-
-def _said(batch: Any) -> str:
-    return f"a {type(batch).__name__} ({batch!r:.60})"
 
 
 def _own(column: Any) -> Any:
@@ -458,7 +449,3 @@ def packed(table: ArrayTable) -> ArrayTable:
         for name, column in table.columns.items()
     }
     return ArrayTable(columns, "a part of a batch")
-
-
-def size_of(tables: Iterable[ArrayTable]) -> int:
-    return sum(int(column.nbytes) for table in tables for column in table.columns.values())

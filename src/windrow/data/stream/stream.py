@@ -24,7 +24,7 @@ from windrow.errors import DataError, SpecError, UsageError
 from windrow.units import parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterator
 
     from windrow.data.base import Reader
 

@@ -235,13 +235,13 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 class _Sealed:
-    """An exception as it is sent: when it is unpickled it *is* the exception, or a stand-in for it."""
+    """An exception as it is sent: when it is unpickled it *is* the exception that a function makes, or a stand-in for it."""
 
-    def __init__(self, *parts: Any) -> None:
-        self._parts = parts
+    def __init__(self, make: Callable[..., BaseException], *parts: Any) -> None:
+        self._made = make, parts
 
     def __reduce__(self) -> Any:
-        return _unseal, self._parts
+        return self._made
 
 
 def portable(error: BaseException, worker: int) -> Any:
@@ -260,7 +260,7 @@ def portable(error: BaseException, worker: int) -> Any:
     while cause is not None and len(causes) < CAUSES:
         causes.append(_round_trip(cause))
         cause = cause.__cause__
-    return _Sealed(_round_trip(error), words, notes, causes)
+    return _Sealed(_unseal, _round_trip(error), words, notes, causes)
 
 
 def _text(error: BaseException) -> str:
@@ -270,16 +270,11 @@ def _text(error: BaseException) -> str:
         return f"(its text cannot be made: {second!r})"
 
 
-class _Remade:
-    """An exception that is made again without its own ``__init__``, which may ask for other arguments than it passes on."""
-
-    def __init__(self, error: BaseException, *, whole: bool) -> None:
-        reduced: Any = error.__reduce__()
-        state = dict(reduced[2]) if whole and len(reduced) > 2 and reduced[2] else {}
-        self._parts = reduced[0], _without_init(reduced[1]), _without_init(error.args), state
-
-    def __reduce__(self) -> Any:
-        return _remake, self._parts
+def _remade(error: BaseException, *, whole: bool) -> _Sealed:
+    """Have an exception made again without its own ``__init__``, which may ask for other arguments than it passes on."""
+    reduced: Any = error.__reduce__()
+    state = dict(reduced[2]) if whole and len(reduced) > 2 and reduced[2] else {}
+    return _Sealed(_remake, reduced[0], _without_init(reduced[1]), _without_init(error.args), state)
 
 
 def _remake(
@@ -296,7 +291,7 @@ def _remake(
 def _without_init(thing: Any) -> Any:
     """Put stand-ins where exceptions are among the arguments of another one, as in a group."""
     if isinstance(thing, BaseException) and _is_plain(thing):
-        return _Remade(thing, whole=True)
+        return _remade(thing, whole=True)
     return type(thing)(map(_without_init, thing)) if type(thing) in (list, tuple) else thing
 
 
@@ -315,7 +310,7 @@ def _round_trip(error: BaseException) -> bytes | None:
     """Pickle an exception if it can be made again from that."""
     ways: list[Any] = [error]
     if _is_plain(error):
-        ways = [_Remade(error, whole=True), error, _Remade(error, whole=False)]
+        ways = [_remade(error, whole=True), error, _remade(error, whole=False)]
     for way in ways:
         try:
             content, _ = dumps(way)

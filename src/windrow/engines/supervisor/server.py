@@ -221,7 +221,6 @@ class _Server:
         self._end_everybody()
 
     def _wait_ms(self) -> float:
-        """Milliseconds until something is to be done."""
         now = time.monotonic()
         due = [worker.due - now for worker in self._workers.values()]
         if self._ended:
@@ -286,7 +285,11 @@ class _Server:
             return
         if pid == 0:
             try:
-                self._let_go()
+                # Let go of files as their owners, or they would close others' later.
+                signal.set_wakeup_fd(-1)
+                for watched in [*self._workers.values(), *self._ended]:
+                    watched.close()
+                self._control.close()
                 _become_worker(server, sock, page, self._bell, entry, path)
             finally:
                 os._exit(1)  # whatever happens, there is one server
@@ -295,13 +298,6 @@ class _Server:
         own.close_fd()
         self._workers[pid] = WatchedWorker(worker, incarnation, pid, own)
         self._tell("forked", pid)
-
-    def _let_go(self) -> None:
-        """In a new worker: let go of files as their owners, or they would close others' later."""
-        signal.set_wakeup_fd(-1)
-        for worker in [*self._workers.values(), *self._ended]:
-            worker.close()
-        self._control.close()
 
     # --- ending workers
 
@@ -366,7 +362,6 @@ class _Server:
 
 
 def _process_control(option: int, value: int) -> None:
-    """Call prctl(2)."""
     if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

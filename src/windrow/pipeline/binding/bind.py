@@ -14,8 +14,7 @@ from windrow.blocks.kernels import EachKernel
 from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
 from windrow.errors import DefinitionError, MissingColumnError, nearest
 from windrow.pipeline.binding.lanes import lanes_for
-from windrow.pipeline.definition.definition import before_first_cut, dependencies, factors, matching_regions
-from windrow.pipeline.definition.products import Product
+from windrow.pipeline.definition.definition import Product, before_first_cut, dependencies, factors, matching_regions
 from windrow.pipeline.definition.saves import bind_saves
 
 if TYPE_CHECKING:

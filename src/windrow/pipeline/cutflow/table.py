@@ -310,13 +310,11 @@ class Table:
         cuts = {name: self.cuts[name] for name in self.written_order if name in self.cuts}
         return WrittenRegion(cuts, self.written_order, self.weights, self.used or frozenset(self.cuts))
 
-    def _applies(self, cut: str) -> bool:
-        return not all(cut in member.absent for member in self.members)
-
     def _named(self, cut: str | None, numbers: Sequence[float]) -> Line:
         if cut is None:
             return _line(FIRST, numbers)
-        return _line(cut, numbers, applies=self._applies(cut), inverted=self.cuts[cut])
+        applies = not all(cut in member.absent for member in self.members)
+        return _line(cut, numbers, applies=applies, inverted=self.cuts[cut])
 
     def _empty(self, order: Order) -> tuple[Line, ...]:
         return tuple(self._named(name, [0] * len(COLUMNS)) for name in (None, *cuts_in(order, self.cuts)))

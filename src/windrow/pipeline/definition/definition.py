@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from windrow.blocks.fetch_ahead import AccessLog
 from windrow.errors import DefinitionError, UnknownNameError, nearest
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.definition.saves import SaveDefinition
     from windrow.pipeline.definition.steps import StepDefinition
     from windrow.pipeline.pipeline import Pipeline
-
 
 #: The region there is when none was declared.
 ALL = "all"
@@ -200,3 +199,43 @@ def describe(pipeline: Pipeline) -> str:
         lines.append(f"  save {save.path}: {rows}, columns {', '.join(save.columns)}")
     lines += [f"  guard: {step} runs after {cut} (learned)" for step, cut in sorted(pipeline.guards)]
     return "\n".join(lines)
+
+
+# -- products: what a run makes, in parts that can be kept --------------------------------------
+
+
+class Product(NamedTuple):
+    """One thing that a run makes for a dataset."""
+
+    kind: Literal["output", "cutflow", "ends", "save"]
+    name: str = ""
+    region: str | None = None
+
+    @property
+    def said(self) -> str:
+        where = "" if self.region is None else f" in region {self.region!r}"
+        what = {"ends": "the sums of all lanes", "cutflow": "the cutflow"}.get(self.kind, f"{self.kind} {self.name!r}")
+        return f"{what}{where}"
+
+
+def products_of(definition: Definition) -> tuple[Product, ...]:
+    found = [Product("cutflow", "", region) for region in definition.regions]
+    for step in definition.steps.values():
+        if step.kind == "output":
+            regions: tuple[str | None, ...] = (None,)
+            if step.regions is not None:
+                regions = matching_regions(step, definition.regions)
+            found += [Product("output", step.name, region) for region in regions]
+    if definition.saves or definition.nminus1:
+        found.append(Product("ends"))
+    return (*found, *(Product("save", save.path) for save in definition.saves))
+
+
+def classes(
+    parts: Sequence[frozenset[Product] | None], everything: Iterable[Product]
+) -> list[tuple[frozenset[Product], tuple[int, ...]]]:
+    groups: dict[tuple[int, ...], list[Product]] = {}
+    for product in everything:
+        where = tuple(number for number, mine in enumerate(parts) if mine is None or product in mine)
+        groups.setdefault(where, []).append(product)
+    return [(frozenset(products), where) for where, products in groups.items() if where]

@@ -14,8 +14,7 @@ from windrow.errors import UsageError
 from windrow.pipeline.definition.definition import factors, matching_regions
 from windrow.pipeline.definition.saves import regions_named
 from windrow.pipeline.inspect.rows import STAND_IN, definition_at_desk
-from windrow.watch.graph_drawing import INK, LINE, PALE_INK, Card, Look, draw_graph, line_sample, scroll_drawing
-from windrow.watch.layered_layout import Edge
+from windrow.watch.graph_drawing import INK, LINE, PALE_INK, Card, Edge, Look, draw_graph, line_sample, scroll_drawing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from windrow.core.events import Finished
 from windrow.core.intervals import Intervals
 from windrow.core.records import Opened, OpenInput
 from windrow.errors import JournalError
-from windrow.pipeline.definition.products import products_of
+from windrow.pipeline.definition.definition import products_of
 from windrow.pipeline.resume.input_digest import InputIdentities
 from windrow.pipeline.run.partials import pack
 from windrow.store.journal.journal import Keeper
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from windrow.core.events import Event
     from windrow.core.records import Rows
     from windrow.data.base import Source
-    from windrow.pipeline.definition.definition import Definition
-    from windrow.pipeline.definition.products import Product
+    from windrow.pipeline.definition.definition import Definition, Product
     from windrow.pipeline.resume.plan import ResumePlan
     from windrow.pipeline.run.partials import UnitedPartial
     from windrow.pipeline.run.workload import PipelineWorkload

@@ -15,7 +15,7 @@ from windrow.pipeline.cutflow.complete import Completion, units_done
 from windrow.pipeline.cutflow.nminus1 import Count, NMinusOne, NMinusOneTables
 from windrow.pipeline.cutflow.table import Cutflow, Table
 from windrow.pipeline.cutflow.written import Member
-from windrow.pipeline.definition.products import classes, products_of
+from windrow.pipeline.definition.definition import classes, products_of
 from windrow.pipeline.results.ledger import Entry, Ledger, left_out_notes
 from windrow.pipeline.results.region_rows import KeptFile, KeptRows
 from windrow.pipeline.results.result import Result, StepSummary
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from windrow.blocks.chunk import Partial
     from windrow.blocks.selection import RowSet
     from windrow.core.rows import RowFeeder
-    from windrow.pipeline.definition.products import Product
+    from windrow.pipeline.definition.definition import Product
     from windrow.pipeline.run.batch import BatchSupply
     from windrow.pipeline.run.facts import RunFacts
     from windrow.pipeline.run.stream import StreamSupply

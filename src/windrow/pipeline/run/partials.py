@@ -11,7 +11,7 @@ from windrow.blocks.cutflow_counts import is_end
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.blocks.tree import Nodes, join
 from windrow.core.intervals import Intervals
-from windrow.pipeline.definition.products import Product
+from windrow.pipeline.definition.definition import Product
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

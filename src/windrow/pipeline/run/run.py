@@ -24,8 +24,7 @@ from windrow.data.stream.stream import Stream
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import EngineError, UsageError, WindrowError
 from windrow.pipeline.definition.options import Options
-from windrow.pipeline.ordering.controller import FELL_BACK, OrderController
-from windrow.pipeline.ordering.initial_orders import check_conditions, make_orders
+from windrow.pipeline.ordering.controller import FELL_BACK, OrderController, check_conditions, make_orders
 from windrow.pipeline.ordering.order_file import KEY as ORDERS
 from windrow.pipeline.ordering.order_file import orders_to_keep, recall_orders
 from windrow.pipeline.ordering.summary import summarise_orders

@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from windrow.data.base import FileInfo, Input
     from windrow.data.stream.flow import Flow, Portion
     from windrow.data.stream.stream import Stream, Tap
-    from windrow.pipeline.definition.definition import Definition
+    from windrow.pipeline.definition.definition import Definition, Product
     from windrow.pipeline.definition.options import Options
-    from windrow.pipeline.definition.products import Product
     from windrow.pipeline.results.result import Result
     from windrow.store.fingerprint.api import Fingerprint
 

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from windrow.blocks.program import Program
     from windrow.core.records import Task
     from windrow.data.base import FileInfo, Input, Source
-    from windrow.pipeline.definition.definition import Definition
-    from windrow.pipeline.definition.products import Product
+    from windrow.pipeline.definition.definition import Definition, Product
     from windrow.pipeline.resume.input_digest import FileStamp
 
 #: Bytes that the rows of all regions may take, so that comparing two runs is possible; a bit for each row and region.

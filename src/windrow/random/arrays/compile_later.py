@@ -43,7 +43,6 @@ class Compiler:
         return found if size >= _FEW else None
 
     def ready(self, name: str) -> bool:
-        """Say whether a loop is compiled."""
         return name in self._ready
 
     def _begin(self, name: str, check: Callable[[Any], bool]) -> None:

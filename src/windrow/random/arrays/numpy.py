@@ -50,7 +50,6 @@ class DrawRequest(NamedTuple):
 
 
 def new(request: DrawRequest, rows: int, counts: Counts) -> NDArray[Any]:
-    """Return room for the numbers of a request."""
     size = rows * counts if isinstance(counts, int) else int(counts.sum())
     return np.empty(size, METHODS[request.method])
 
@@ -88,7 +87,6 @@ def make_object(request: DrawRequest, identity: Words, index: int) -> NDArray[An
 
 
 def fill(request: DrawRequest, identity: Words, counts: Counts, means: Floats | None, out: NDArray[Any]) -> None:
-    """Write the numbers of rows, block by block."""
     room = np.empty((4, min(_BLOCK, len(out))), np.uint64)
     for start, stop, rows, index in _counters(counts, len(out)):
         view = room[:, : stop - start]
@@ -183,7 +181,6 @@ _TRANSFORMS: dict[str, Callable[..., None]] = {
 def run_loop(
     loop: Any, request: DrawRequest, rows: RowIds, counts: Counts, means: Floats | None, out: NDArray[Any]
 ) -> None:
-    """Write the numbers of rows by a compiled loop."""
     parameters: tuple[Any, ...] = request.parameters
     if request.method == "uniform":
         low, high = parameters
@@ -202,7 +199,6 @@ def run_loop(
 
 
 def has_the_same_bits(method: str, loop: Any) -> bool:
-    """Say whether a compiled loop gives NumPy's bits."""
     for request, rows, counts, means in _samples(method):
         plain = new(request, len(rows), counts)
         fast = new(request, len(rows), counts)

@@ -67,7 +67,6 @@ class RowRng:
             self._made.clear()
 
     def __call__(self, name: str) -> RowStream:
-        """Return the stream of this name."""
         if name not in self._streams:
             if not isinstance(name, str):
                 raise UsageError(f'a random stream has a name, as in rng("jer"), but got {name!r}')

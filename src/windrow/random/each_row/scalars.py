@@ -31,7 +31,6 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile a function."""
     return numba.njit(**_OPTIONS)(function)
 
 

@@ -154,8 +154,9 @@ class Reuse:
             calling.key = None
             return None
         if found is None:
-            if self._isolated and self._codes.must_be_sent(calling.declared, known):
-                self._session._driver.send_again(calling.declared.function)
+            packer = self._session._packer
+            if packer is not None and self._codes.must_be_sent(calling.declared, known):
+                packer.send_again(calling.declared.function)
             self._miss(calling, key, "" if known.opaque else known.digest)
         return found
 

@@ -165,7 +165,11 @@ def _limited(axes: list[dict[str, Any]], values: Any, variances: Any, kind: str,
         if group <= 1:
             continue
         firsts = np.arange(0, axis["bins"], group)
-        axes[number] = _joined(axis, firsts)
+        axes[number] = {**axis, "bins": len(firsts)}
+        if "edges" in axis:
+            axes[number]["edges"] = [*(axis["edges"][first] for first in firsts), axis["edges"][-1]]
+        else:
+            axes[number]["categories"] = [f"{axis['categories'][first]} ..." for first in firsts]
         values, variances = (
             None if one is None else np.add.reduceat(one, firsts, axis=number) for one in (values, variances)
         )
@@ -177,15 +181,6 @@ def _limited(axes: list[dict[str, Any]], values: Any, variances: Any, kind: str,
         "kind": kind,
         "notes": notes,
     }
-
-
-def _joined(axis: dict[str, Any], firsts: Any) -> dict[str, Any]:
-    joined = {**axis, "bins": len(firsts)}
-    if "edges" in axis:
-        joined["edges"] = [*(axis["edges"][first] for first in firsts), axis["edges"][-1]]
-    else:
-        joined["categories"] = [f"{axis['categories'][first]} ..." for first in firsts]
-    return joined
 
 
 def _axis(axis: Any, number: int) -> dict[str, Any]:

@@ -92,8 +92,8 @@ def _ending(manifest: Mapping[str, Any], log: Log | None, keep: frozenset[str]) 
     ended = None if log is None else log.ended
     if ended is None and manifest.get("state") != "failed":
         return "This run did not end:", "it was killed, or is still going on."
-    status = "failed" if ended is None else ended.get("status", "failed")
-    said = {} if ended is None else ended
+    said = ended or {}
+    status = said.get("status", "failed")
     why = str(manifest.get("error") or said.get("reason") or said.get("failure") or "")
     words = {
         "failed": "it failed",

@@ -19,7 +19,7 @@ import numpy as np
 from windrow.blocks.probe import terrain
 from windrow.core.records import FAILED, PASSED, UNDEFINED, Window
 from windrow.order.model import Column, Lane, Situation, Step
-from windrow.pipeline.bind import bind
+from windrow.pipeline.binding.bind import bind
 from windrow.pipeline.ordering.situation import constraints
 
 if TYPE_CHECKING:

@@ -238,6 +238,11 @@ def _cached(value: Any) -> Shape:
     return Shape("cached", [inside], words("the function"), frozen=(inside, said) if has_any else None)
 
 
+def _unloaded(source: Source) -> Shape:
+    said = f"module {source.name!r}"
+    return Shape("source", name=said, hidden=(f"{said}, which is not loaded yet: import it at the top",))
+
+
 # -- classes and modules ---------------------------------------------------------------------------
 
 #: What Python puts into a class besides what is written there, and annotations.
@@ -342,7 +347,7 @@ _DESCRIBED: dict[type, Callable[[Any], Shape]] = {
     dataclasses.Field: _field,
     InLibrary: lambda v: Shape(f"of a library {v.name}", uses=(v.library,)),
     Missing: lambda _: Shape("missing"),
-    Source: lambda v: Shape("source", hidden=(f"module {v.name!r}, which is not loaded yet: import it at the top",)),
+    Source: _unloaded,
     dict: lambda v: _pairs(list(v.items())),
     list: lambda v: Shape("list", list(v)),
     tuple: lambda v: Shape("tuple", v),

@@ -22,8 +22,7 @@ from windrow.core.records import InputSpec, Opened, Rows
 from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler
 from windrow.reuse.coverage import Covered, Reuse, divide
-from windrow.store.journal.journal import Journal, KnownInput
-from windrow.store.journal.writer import Keeper
+from windrow.store.journal.journal import Journal, Keeper, KnownInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

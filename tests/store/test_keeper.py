@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from searching import examples
 from windrow.errors import InternalError, JournalError
-from windrow.store.journal.journal import Journal, KnownInput
-from windrow.store.journal.writer import Keeper
+from windrow.store.journal.journal import Journal, Keeper, KnownInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import windrow as wr
 from tasks.file_bodies import align, fill, holdings, index, listed, read, write
 from windrow.errors import TaskFileError
-from windrow.tasks.files import commit
+from windrow.tasks.files import writing
 from windrow.tasks.files.claims import Claim, Claims, literal, meet
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def test_tmp_goes_with_the_session(place: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_directory_is_replaced_where_the_system_cannot_exchange(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "_exchange", lambda *_: False)
+    monkeypatch.setattr(writing, "_exchange", lambda *_: False)
     with session("inline"):
         for one in range(5):
             fill("tree", [f"{one}", "both"])
@@ -280,7 +280,7 @@ def test_a_directory_is_never_missing_while_it_is_replaced(place: Path) -> None:
     (place / "tree").mkdir()
     (place / "tree" / "x").write_text("before")
     (place / "new").mkdir()
-    if not commit._exchange("new", "tree"):
+    if not writing._exchange("new", "tree"):
         pytest.skip("this system cannot exchange directories in one step")
     over, missing = threading.Event(), []
 
@@ -372,7 +372,7 @@ KILLED = """
     import os, signal, sys
     from pathlib import Path
     import windrow as wr
-    from windrow.tasks.files import commit
+    from windrow.tasks.files import writing
 
     @wr.task
     def several(outs: wr.OutFile, tree: wr.OutDir, text: str):
@@ -394,8 +394,8 @@ KILLED = """
         def __getattr__(self, name):
             return dies(os.replace) if name == "replace" else getattr(os, name)
 
-    commit.os = Os()
-    commit._replace_directory = dies(commit._replace_directory)
+    writing.os = Os()
+    writing._replace_directory = dies(writing._replace_directory)
     with wr.Session(engine="inline"):
         several(["a", "b", "other/c"], "tree", text)
 """

@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from typing import TYPE_CHECKING, Any
 
-from windrow.compat.pycompss import body, decorators, groups, parameters, runtime, tasks, waiting
+from windrow.compat.pycompss import body, decorators, parameters, runtime, tasks, waiting
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def _functions() -> dict[str, Any]:
-    homes = (body, groups, runtime, waiting)
+    homes = (body, runtime, waiting)
     found = {name: one for home in homes for name, one in vars(home).items() if name.startswith("compss_")}
-    return {"TaskGroup": groups.TaskGroup, **found}
+    return {"TaskGroup": waiting.TaskGroup, **found}
 
 
 def _parameters() -> dict[str, Any]:

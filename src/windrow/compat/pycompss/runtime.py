@@ -72,7 +72,8 @@ def _open() -> Session:
             _opened.session, _opened.process = session, os.getpid()
             if not _opened.watched:
                 _opened.watched = True
-                _when_threads_end(_close_at_exit)
+                # While threads can still be started, which they cannot when ``atexit`` calls.
+                getattr(threading, "_register_atexit", atexit.register)(_close_at_exit)
                 atexit.register(_fail_at_exit)
         return session
 
@@ -116,11 +117,6 @@ def raise_failures(session: Session, group: int | None = None) -> None:
 # -- the end of the program
 
 _failed: list[BaseException] = []
-
-
-def _when_threads_end(close: Any) -> None:
-    """Have something called while threads can still be started, which they cannot when ``atexit`` calls."""
-    getattr(threading, "_register_atexit", atexit.register)(close)
 
 
 def _close_at_exit() -> None:

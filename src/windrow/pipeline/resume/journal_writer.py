@@ -14,7 +14,7 @@ from windrow.errors import JournalError
 from windrow.pipeline.definition.definition import products_of
 from windrow.pipeline.resume.input_digest import InputIdentities
 from windrow.pipeline.run.partials import pack
-from windrow.store.journal.writer import Keeper
+from windrow.store.journal.journal import Keeper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.resume.plan import ResumePlan
     from windrow.pipeline.run.partials import UnitedPartial
     from windrow.pipeline.run.workload import PipelineWorkload
-    from windrow.store.journal.journal import Journal
-    from windrow.store.journal.writer import Key
+    from windrow.store.journal.journal import Journal, Key
 
 
 class JournalWriter:

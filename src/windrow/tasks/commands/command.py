@@ -21,7 +21,8 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, overload
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, overload
 
 from windrow.errors import CommandError, CommandMemoryError, TaskFileError, UsageError
 from windrow.globs import matching
@@ -136,7 +137,8 @@ class CommandTask(Task):
         """Run it here and now; what it writes is in place when it is complete, as in a session."""
         declared, files = self.declared, FileTable()
         assert declared.command is not None
-        calling = Call(_NoSession(files), 1, declared).begin(arguments, keywords)  # type: ignore[arg-type]
+        session: Any = SimpleNamespace(open={}, unwanted=bool, files=files)  # nothing else runs, and nobody cancels
+        calling = Call(session, 1, declared).begin(arguments, keywords)
         try:
             if declared.files:
                 files.enter(calling)
@@ -162,16 +164,6 @@ class CommandTask(Task):
 
     def __repr__(self) -> str:
         return f"<command {self.declared.name!r}>"
-
-
-class _NoSession:
-    """Stands for a session where there is none: nothing else runs, and nobody cancels."""
-
-    open: ClassVar[dict[int, Any]] = {}
-    unwanted = bool
-
-    def __init__(self, files: FileTable) -> None:
-        self.files = files
 
 
 class CommandOptions(TaskOptions, total=False):

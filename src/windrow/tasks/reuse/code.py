@@ -9,7 +9,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.store.fingerprint.api import summarise
-from windrow.store.fingerprint.opaque import CURRENT
+from windrow.store.fingerprint.describe import CURRENT
 from windrow.store.fingerprint.walk import Walk, contents
 
 if TYPE_CHECKING:

@@ -42,7 +42,6 @@ def matching(pattern: str) -> list[str]:
 
 
 def _below(place: str, above: frozenset[_Directory]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Walk through a directory and those below it that are not hidden."""
     try:
         status = os.stat(place or os.curdir)
         with os.scandir(place or os.curdir) as entries:

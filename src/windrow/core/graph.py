@@ -214,7 +214,6 @@ class Graph:
             self._drain_agenda()
 
     def finish(self, attempt: Attempt, made: tuple[Made, ...], wall: float) -> None:
-        """An attempt is done and counts; it ran for so long."""
         node = attempt.node
         now = self._batch.now
         if node.begun is None or node.begun == now:  # its beginning was not told, or together with its end

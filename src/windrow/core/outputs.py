@@ -127,7 +127,6 @@ class Outputs:
             output.holders[holder] = output.bytes
 
     def deliver(self, output: Output) -> None:
-        """Hand over what is waited for, or have it brought."""
         if not output.asked or not output.made:
             return
         if DRIVER not in output.holders:

@@ -125,7 +125,6 @@ class Recovery:
             self._graph.back(node)
 
     def forget_fed(self, node: Node) -> None:
-        """A feeder's task has ended without a result."""
         for output in node.outputs.values():
             output.claimed = False
         failure = Failure(FailureKind.LOST, "Returned", "it was given back")

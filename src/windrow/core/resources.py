@@ -192,7 +192,6 @@ class Resources:
     # -- grants
 
     def reserve(self, worker: WorkerState, cls: NeedsClass) -> Grant:
-        """Take what a task needs, which must be free."""
         grant: list[Granted] = []
         for name, amount in cls.parts:
             for pool in worker.site.pools:

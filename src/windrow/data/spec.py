@@ -57,7 +57,6 @@ def parse(spec: Any, tree: str | None = None) -> Parsed:
 
 
 def _loaded(spec: Any) -> Any:
-    """Unwrap JSON files and model objects into plain Python."""
     if isinstance(spec, str | os.PathLike):
         text = os.fspath(spec)
         if isinstance(text, str) and text.lower().endswith((".json", ".json.gz")):

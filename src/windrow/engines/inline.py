@@ -107,7 +107,6 @@ class InlineEngine(SharedMemoryEngine):
         self._events.append(joined(life, io=io, shares=True))
 
     def do(self, commands: Sequence[EngineCommand]) -> None:
-        """Queue launches; all else takes effect at once."""
         for command in commands:
             if isinstance(command, (Launch, StopWorker)):
                 self._queue.append(command)

@@ -72,7 +72,6 @@ class ReadAhead:
         self._workload = workload
 
     def queued(self, launch: Launch) -> None:
-        """A launch goes to a worker's inbox."""
         setting_up = self.split.pool[0]
         if not setting_up or self._workload is None or not isinstance(launch.task.payload, RunRows):
             return
@@ -92,7 +91,6 @@ class ReadAhead:
         return 1 + CHUNKS_AHEAD if self.split.pool[0] else 1
 
     def end(self) -> None:
-        """Nobody waits any longer, and nothing more is set up."""
         with self._changed:
             self._ending = True
             self._pending.clear()
@@ -131,7 +129,6 @@ class ReadAhead:
             self._changed.notify_all()
 
     def forget(self, attempt: int) -> None:
-        """Nobody will come for an attempt."""
         with self._changed:
             self._pending.pop(attempt, None)
             self._urgent.discard(attempt)

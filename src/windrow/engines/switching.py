@@ -49,7 +49,6 @@ class SwitchingEngine:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the engine that gets work can do."""
         return self._second.capabilities if self.switched and self._second is not None else self._first.capabilities
 
     def start(self, workload: Workload) -> None:
@@ -127,7 +126,6 @@ class SwitchingEngine:
         return events
 
     def _give_up(self, error: BaseException) -> None:
-        """Go on as before: the second engine cannot be used."""
         if not isinstance(error, EngineError):
             raise error
         self.why = f"{self.why}; yet they stay, as processes cannot be used: {error}"
@@ -141,7 +139,6 @@ class SwitchingEngine:
             self._second.wake()
 
     def take(self, handle: Handle, *, mine: bool = False) -> Any:
-        """Hand over an output, which one of the engines has."""
         if self._second is not None:
             try:
                 return self._second.take(handle, mine=mine)

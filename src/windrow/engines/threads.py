@@ -191,7 +191,6 @@ class _WorkerThread(threading.Thread):
         self._engine.wake()
 
     def _leave(self) -> None:
-        """What is still in the inbox will not be run."""
         read_ahead = self._engine.read_ahead
         while read_ahead is not None and not self.inbox.empty():
             launch = self.inbox.get()
@@ -199,7 +198,6 @@ class _WorkerThread(threading.Thread):
                 read_ahead.forget(launch.attempt)
 
     def _launch(self, runner: JobRunner, launch: Launch) -> Event | None:
-        """Run a launch; return what there is to report."""
         number = launch.attempt
         read_ahead = self._engine.read_ahead if isinstance(launch.task.payload, RunRows) else None
         event: Event | None = None

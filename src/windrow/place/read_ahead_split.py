@@ -93,7 +93,6 @@ class Balance:
             self.period, self._busy = max(self.period // 2, 1), 0
 
     def tuned(self, setup_s: float, process_s: float, computing: float) -> Pool:
-        """Give the split for these times."""
         return pool_split(self.cores, setup_s, process_s, computing)
 
 
@@ -240,7 +239,6 @@ class MeasuredSplit:
         self._seen = _Seen(began=seen.until)
 
     def _pays(self, seen: _Seen) -> bool:
-        """Say whether a trial was a success."""
         if self._inline_row_s is None:
             waited = 1 - seen.computing
             how = f"{waited:.0%} of the time that reading takes is waiting"

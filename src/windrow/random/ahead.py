@@ -149,7 +149,6 @@ class Ahead:
         return values[: (stop - start) * counts]
 
     def _keep(self, starts: tuple[int, ...]) -> None:
-        """Forget what does not begin at one of these rows."""
         for key, (first, _, future) in list(self._made.items()):
             if first not in starts:
                 future.cancel()

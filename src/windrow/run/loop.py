@@ -103,7 +103,6 @@ class RunOutcome:
 
     @property
     def evidence(self) -> dict[str, Evidence]:
-        """What accepted attempts at rows learned, by category."""
         return {} if self.rows is None else {name: one.evidence for name, one in self.rows.accounts.items()}
 
     @property

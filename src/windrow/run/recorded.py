@@ -213,7 +213,6 @@ class Recorded:
         return self._datasets[number] if number < len(self._datasets) else "data"
 
     def _take_apart(self) -> None:
-        """Take the time of accepted tasks apart, in the order of their rows."""
         tasks = self._log.attempts
         keep = np.flatnonzero(tasks.done & (tasks.input >= 0))
         keep = keep[np.lexsort((tasks.start[keep], tasks.input[keep]))]
@@ -261,7 +260,6 @@ class Recorded:
             )
 
     def _find_inputs(self) -> list[SimulatedInput]:
-        """Give the inputs with their rows, units and what of them was wanted."""
         found = self._log.inputs
         ranges: dict[int, list[tuple[int, int]]] = defaultdict(list)
         edges: dict[int, set[int]] = defaultdict(set)

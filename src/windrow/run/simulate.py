@@ -65,7 +65,6 @@ class Simulated:
 
     @property
     def utilisation(self) -> float:
-        """Give the share of the workers' time that went into computing what counts."""
         return self.tally.compute_s / max(self.tally.present_s, 1e-12)
 
 

@@ -27,5 +27,4 @@ class CappedUntilReordered:
         return max(min(rows, int(fewer)), request.unit)
 
     def window(self, task_s: float | None) -> int:
-        """Say how many jobs a worker may have at a time."""
         return self._shape.window(task_s)

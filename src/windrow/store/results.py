@@ -106,7 +106,6 @@ class Results:
         return size
 
     def find(self, key: str) -> Entry | None:
-        """Look for a result; one that is damaged is removed, and not found."""
         path = self._place(key)
         try:
             with open(path, "rb", buffering=0) as stream:

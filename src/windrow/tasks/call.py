@@ -267,7 +267,6 @@ class DeclaredFunctions:
         self._once: dict[int, weakref.ref[Any]] = {}
 
     def declare(self, function: Callable[..., Any]) -> Declared:
-        """Declare a function, and remember it if it was declared before."""
         made = task(function).declared
         for table in (self.known, self._once):
             if len(table) >= MOST:

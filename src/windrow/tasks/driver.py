@@ -221,7 +221,6 @@ class Driver:
     # -- what the loop tells
 
     def add(self, handle: Handle, value: Any, about: object = None) -> None:  # noqa: ARG002 - a Protocol's
-        """A value was brought: the collector's side."""
         future = self._session.futures.get(handle.output)
         if future is None:
             return
@@ -279,7 +278,6 @@ class Driver:
                 future.set_running_or_notify_cancel_once()
 
     def _released(self, command: OutputMade) -> None:
-        """An output is there although its task goes on."""
         session = self._session
         record = session.open.get(command.task)
         if record is None:
@@ -384,7 +382,6 @@ class CallInbox:
         self._ended = ended
 
     def put(self, news: Task | Event) -> None:
-        """Tell the run something, and see to it that it looks."""
         self._queue.append(news)
         wake = self._wake  # the run may end just now
         if not self._rung and wake is not None:
@@ -402,7 +399,6 @@ class CallInbox:
         wake()
 
     def events(self) -> list[Event]:
-        """Give what has come; calls that follow each other go together."""
         queue = self._queue
         self._rung = False  # before looking: whoever comes later rings again
         if not queue:

@@ -286,7 +286,6 @@ class History:
         self._ended_at = self.now()
 
     def now(self) -> int:
-        """Give the time since the session began, or how long it was."""
         return self._ended_at or int((monotonic() - self._began) * 1e6)
 
     def run(self) -> GraphRun:

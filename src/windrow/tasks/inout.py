@@ -64,7 +64,6 @@ class Versions:
         self.any = True
 
     def forget(self, thing: Any) -> None:
-        """Nobody will use a thing any more."""
         self._latest.pop(id(thing), None)
 
     def note_parts(self, things: Iterable[Any], task: str) -> None:

@@ -73,7 +73,6 @@ class SharedArrays:
         return not _libc.memcmp(array.__array_interface__["data"][0], content, array.nbytes)
 
     def find(self, raw: memoryview) -> SharedArray:
-        """Give what is sent for an array as it is now."""
         address, size = _address(raw), raw.nbytes
         known = self._known.get((address, size))
         if known is not None:

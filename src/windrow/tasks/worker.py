@@ -156,7 +156,6 @@ class CallSide:
         """Calls tell nothing but their outcome."""
 
     def run(self, job: Job) -> Outcome:
-        """Run a task; the outcome has what it made and did not release."""
         task, content = job.task, job.content
         if type(content) is WithArrays:
             content = content.open(job.common)

@@ -46,7 +46,6 @@ class ByName:
 
     @property
     def mean(self) -> float:
-        """Of those that ran."""
         return self.time / self.ran if self.ran else 0.0
 
 

@@ -116,7 +116,6 @@ class CallRecord(NamedTuple):
 
     @property
     def cores(self) -> float:
-        """Cores that it holds while it runs."""
         return self.needs.get("cores", 1.0)
 
     @property
@@ -247,7 +246,6 @@ class EventLog(LogFile):
 
     @property
     def text(self) -> str | None:
-        """The lines so far, where they are kept in memory."""
         if not isinstance(self._stream, _Remembered):
             return None
         self.flush()

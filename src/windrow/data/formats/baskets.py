@@ -111,7 +111,6 @@ class BasketFile:
         self.bytes_read = 0
 
     def close(self) -> None:
-        """Release the descriptor; a second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

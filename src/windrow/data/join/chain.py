@@ -46,7 +46,6 @@ class Chain:
 
 
 def chain(source: Source, inputs: Sequence[int]) -> Chain:
-    """Open each file once to learn of its rows and columns."""
     firsts, clusters, identities = [0], [], []
     columns: dict[str, ColumnInfo] | None = None
     for index in inputs:

@@ -105,7 +105,6 @@ class JoinedSource:
         return said, [(self.main, i) for i in mine] + [(self.friend, i) for i in theirs]
 
     def open(self, index: int) -> JoinedReader:
-        """Open one input, and learn what its friend has, for one thread."""
         reader = self.main.open(index)
         try:
             return self._joined(self.main.inputs[index], reader)
@@ -149,7 +148,6 @@ class JoinedSource:
         return mine, theirs
 
     def _first_row(self, item: Input, mine: tuple[int, ...], rows: int, known: Chain) -> int:
-        """Return which row of the friend's files is the first of this file."""
         counts = [rows if index == item.index else self._rows(index) for index in mine]
         if sum(counts) != known.rows:
             files = [self.friend.inputs[index].label for index in known.inputs]

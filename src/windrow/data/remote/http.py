@@ -233,7 +233,6 @@ class HttpFile:
         return connection, wanted, kept, began
 
     def _take(self, connection: Any, wanted: str, kept: bool, began: float, into: Blocks) -> None:
-        """Read one answer, following redirections."""
         for _ in range(MOST_REDIRECTS):
             answer = None
             try:

@@ -235,7 +235,6 @@ def merge_records(said: Mapping[str, Any], records: Sequence[Mapping[str, Any]])
 
 
 def _union(sections: Iterable[Any]) -> dict[str, list[list[int]]]:
-    """Return the luminosity sections of all files, as ranges by run."""
     ranges: dict[str, list[list[int]]] = {}
     for one in sections:
         for run, pairs in one.items():

@@ -226,7 +226,6 @@ class Flow:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Forget everything but the types of columns."""
         self.end()
         with self._changed:
             self._ready.clear()

@@ -150,7 +150,6 @@ class Connection:
         return [Cancelled(number, self.life) for number in before]
 
     def end(self, ended: ProcessEnd) -> list[Event]:
-        """Say what its end means, after all that it had sent was noted."""
         events: list[Event] = []
         if ended.kind == "exceeded" and self._running is not None:
             events.append(Exhausted(self._running, self.life, ended.resource, ended.limit, ended.used))

@@ -346,7 +346,6 @@ class ProcessesEngine:
             connection.refused = failure
 
     def _event(self, connection: Connection, message: ReportMessage) -> happened.Event:
-        """Make the event of a report, and keep what came with it."""
         attempt, life = message.attempt, connection.life
         if message.what == messages.STARTED:
             return happened.Started(attempt, life)

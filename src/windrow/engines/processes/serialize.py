@@ -206,7 +206,6 @@ def _refuses(thing: Any) -> bool:
 
 
 def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
-    """What a thing is made of, each with the way to it."""
     if isinstance(thing, dict):
         yield from ((f"[{key!r}]", value) for key, value in list(thing.items()))
     elif isinstance(thing, (list, tuple, set, frozenset)):

@@ -26,7 +26,6 @@ FEW = 8
 
 
 def pack_workload(workload: Workload) -> Parcel:
-    """Pickle a workload once for all workers."""
     try:
         return pack(workload, WORKLOAD, by_value=True, own=workload.is_own)
     except Exception as error:

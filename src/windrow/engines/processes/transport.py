@@ -105,7 +105,6 @@ def pack(
 def parcel_of(
     content: bytes | memoryview, buffers: Sequence[memoryview], kind: int, tag: int, begin: float | None = None
 ) -> Parcel:
-    """Make a parcel of a pickle and its buffers."""
     begin = perf_counter() if begin is None else begin
     if not buffers and len(content) <= IN_SOCKET:  # by far the most
         size = len(content)
@@ -232,7 +231,6 @@ class Link:
 
     @property
     def pending(self) -> bool:
-        """Whether something waits for being sent."""
         return bool(self._queue)
 
     def flush(self) -> bool:
@@ -306,7 +304,6 @@ class Link:
         return found
 
     def _whole(self, found: list[Arrival]) -> None:
-        """Take the parcels that are complete."""
         while len(self._read) >= _HEAD.size:
             kind, filed, buffers, tag, pickled, total, seconds = _HEAD.unpack_from(self._read)
             if filed > 1 or buffers > MOST_BUFFERS or not pickled <= total <= MOST_BYTES:
@@ -340,7 +337,6 @@ class Link:
         return file
 
     def close(self) -> None:
-        """Close the socket and forget what was not sent or not read."""
         self.socket.close()
         self._queue.clear()
         while self._files:

@@ -261,7 +261,6 @@ class ProcessWorker:
             self._tell(report._replace(parcel=True), parcel)
 
     def _call_off(self, message: messages.LaunchMessage) -> None:
-        """Say that an attempt will not begin."""
         self._cancelled.discard(message.attempt)
         self._waiting.discard(message.attempt)
         self._contents.pop(message.task, None)
@@ -282,7 +281,6 @@ class ProcessWorker:
             self._forget(self._common, what.numbers)
 
     def give_output(self, key: tuple[str, int]) -> Any:
-        """Give an output that is here; it stays."""
         return _opened(self._outputs, key)
 
     @staticmethod
@@ -302,7 +300,6 @@ class ProcessWorker:
             self._flush()
 
     def _unwanted(self, attempt: int) -> bool:
-        """Whether the attempt that runs was cancelled meanwhile."""
         with self._listening.turn:
             while self._link.readable():
                 self._read()
@@ -327,7 +324,6 @@ class ProcessWorker:
         self._flush()
 
     def _hand_over(self, handle: Handle | messages.Forget) -> None:
-        """Send an output to the driver, or forget some."""
         if isinstance(handle, messages.Forget):
             self._forget(self._outputs, handle.handles)
             return
@@ -373,7 +369,6 @@ class ProcessWorker:
     # -- the link
 
     def _read(self) -> None:
-        """Put into the inbox what has come."""
         for arrival in self._receive():
             if arrival.kind == messages.CONTENT:
                 self._contents[arrival.tag] = arrival

@@ -87,7 +87,6 @@ class FairShare:
         self._number = count().__next__  #: equals are done in the order they came
 
     def enter(self, what: Any, amount: float, now: float) -> User:
-        """Let somebody in who wants ``amount`` of it."""
         if self.users:
             self._move(now)
         else:
@@ -98,7 +97,6 @@ class FairShare:
         return user
 
     def leave(self, user: User, now: float) -> None:
-        """Let somebody go before he is done."""
         if not user.left:
             user.left = True
             self._move(now)

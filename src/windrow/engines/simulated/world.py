@@ -153,7 +153,6 @@ class World:
     # -- the passing of time
 
     def begin(self) -> None:
-        """Foresee who comes and goes."""
         fleet = self.model.fleet
         for number in range(self._count):
             self._at(fleet.joins[number % len(fleet.joins)], self._join, Life(number, 0))
@@ -171,7 +170,6 @@ class World:
         return time
 
     def step(self) -> None:
-        """Let the next thing happen, of which ``next_time`` just told."""
         if self._first is not None:
             self._used(self._first)
         else:
@@ -282,7 +280,6 @@ class World:
                 return
 
     def _go_on(self, worker: SimulatedWorker, now: float) -> None:
-        """Take up commands until one takes time."""
         inbox = worker.inbox
         worker.taking = True
         while inbox and worker.job is None:
@@ -406,7 +403,6 @@ class World:
         return demand
 
     def _release(self, now: float, what: tuple[SimulatedJob, str]) -> None:
-        """A call has made an output, and goes on."""
         job, name = what
         if not job.dead:
             self._keep(job, name, ())
@@ -447,7 +443,6 @@ class World:
             self._next_stage(job, now)
 
     def _used(self, shared: FairShare) -> None:
-        """Somebody is done with a shared thing."""
         now, user = shared.done()
         job, chain = user.what
         del job.users[id(chain)]

@@ -57,7 +57,6 @@ class WorkerProcess:
     page: StatusPage
 
     def close(self) -> None:
-        """Close the driver's end of the socket, and the page."""
         self.socket.close()
         self.page.close()
 

@@ -136,7 +136,6 @@ class WatchedWorker:
         end_all(lambda: [self.pid, *descendants(self.pid)])
 
     def _look_at_attempt(self, attempt: AttemptStatus, now: float) -> None:
-        """Compare what an attempt uses with its limits."""
         if now - self._discovered >= DISCOVER_S:
             self._discovered = now
             self._tree.discover()

@@ -183,7 +183,6 @@ def _paid(told: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _places(steps: Sequence[Mapping[str, Any]]) -> Iterable[str]:
-    """Write a line for each cut, with what is made just before it."""
     cuts = [step for step in steps if step["kind"] == "cut"]
     written = sorted(cuts, key=lambda step: step["written_place"])
     width = max((len(step["name"]) for step in cuts), default=0)

@@ -49,7 +49,6 @@ class KeptRows:
 def read_rows(
     source: Source | None, index: int, columns: Sequence[str], rows: NDArray[np.int64]
 ) -> dict[str, NDArray[Any]]:
-    """Return flat columns of ascending rows of one input."""
     if source is None:
         raise DataError("what was read is not kept with this result")
     reader = source.open(index)

@@ -158,7 +158,6 @@ def _ordering(dataset: str, result: Result) -> dict[str, Any]:
 
 
 def _inputs(result: Result) -> list[dict[str, str]]:
-    """Return what the numbers of inputs in the log stand for."""
     found = getattr(result.source, "inputs", None)
     if found is not None:
         return [{"label": file_name(item.label), "dataset": item.dataset} for item in found]

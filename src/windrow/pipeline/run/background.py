@@ -74,7 +74,6 @@ class Inbox:
             self.pump.open(wake)
 
     def events(self) -> list[Event]:
-        """Answer questions, and give what is news for the scheduler."""
         events: list[Event] = []
         with self._lock:
             questions, self._questions = self._questions, []
@@ -102,7 +101,6 @@ class Inbox:
             self._wake = None
 
     def end(self) -> None:
-        """There is a result: who waits for an answer gets that one."""
         with self._lock:
             self._closed = True
             questions, self._questions = self._questions, []

@@ -76,7 +76,6 @@ def make(
 
 
 def make_object(request: DrawRequest, identity: Words, index: int) -> NDArray[Any]:
-    """Return the number of one object of each row, in NumPy."""
     out = new(request, len(identity), 1)
     second = np.full(len(identity), index << 32 | request.draw, np.uint64)
     _transform(request, identity.copy(), second, None, out)

@@ -31,7 +31,6 @@ NOTHING_LEFT = 2.0**-70
 
 
 def fill_poisson(key: int, first: Words, second: Words, mean: Floats, out: NDArray[np.int64]) -> None:
-    """Write one number for each counter (first, second) and mean."""
     left = np.arange(len(out))
     attempt = 0
     while len(left):
@@ -50,7 +49,6 @@ def fill_poisson(key: int, first: Words, second: Words, mean: Floats, out: NDArr
 
 
 def _above_zero(words: Words) -> Floats:
-    """Return uniform numbers in (0, 1]."""
     result: Floats = ((words >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
     return result
 

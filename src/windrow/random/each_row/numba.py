@@ -116,7 +116,6 @@ class _RngType(types.Callable):  # type: ignore[misc]
         return (), False
 
     def get_impl_key(self, sig: Any) -> Any:  # noqa: ARG002
-        """Return what the implementation is found by."""
         return self
 
 

@@ -220,7 +220,6 @@ def _flow(histogram: Any, bins: int) -> list[float | None] | None:
 
 
 def _finite(values: Any) -> list[Any]:
-    """Return nested lists in which None stands for what JSON does not have."""
     if values.ndim > 1:
         return [_finite(row) for row in values]
     listed: Sequence[float] = values.tolist()

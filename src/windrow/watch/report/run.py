@@ -32,7 +32,6 @@ _CURVES = {"rows": "Rows per second over time", "read": "Bytes read per second o
 
 
 def run_page(data: Mapping[str, Any], log: Log | None) -> str:
-    """Return the page; ``data`` is strict JSON, as ``report_data`` makes it."""
     sections = (
         ("summary", "Summary", _summary(data, log)),
         ("histograms", "Histograms", _histograms(data)),
@@ -198,7 +197,6 @@ def unknown(data: Mapping[str, Any]) -> str:
 
 
 def order_section(data: Mapping[str, Any]) -> str:
-    """Write the section: one part for each dataset whose order was decided about."""
     decided = [told for told in data["ordering"] if told["steps"]]
     parts = []
     if not decided:

@@ -57,7 +57,6 @@ def session_page(run: GraphRun, found: Findings, environment: Any) -> str:
 
 
 def ending(run: GraphRun, found: Findings) -> tuple[str, str, str]:
-    """Say how it ended: a state, a headline and a sentence."""
     failed = sum(one.failed for one in found.names)
     cancelled = sum(one.cancelled for one in found.names)
     done = sum(one.done for one in found.names)

@@ -72,7 +72,6 @@ def spread(
 
 
 def throughput(log: Log) -> dict[str, Any] | None:
-    """Return rows and bytes per second over time; None where nothing was done."""
     kept = log.attempts.done
     if log.span <= 0 or not kept.any():
         return None

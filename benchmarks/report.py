@@ -22,8 +22,8 @@ from pathlib import Path
 import harness
 
 from windrow.core.commands import Launch
-from windrow.core.events import Discovered, Finished, WorkerJoined
-from windrow.core.records import Handle, Measurement, Plan, Rows, Task, Worker
+from windrow.core.events import Finished, WorkerJoined
+from windrow.core.records import Life, Measurement, Opened, OpenInput, Plan, Rows, RunRows, Task, Worker
 from windrow.watch.log import EventLog
 
 WORKERS = 64
@@ -71,21 +71,24 @@ def write_log(path: Path, tasks: int) -> None:
     memory = iter(range(500_000_000, 10**12, 10_000))
     with path.open("w", encoding="utf-8") as stream:
         log = EventLog(stream, lambda: next(memory))
-        log([WorkerJoined(Worker(number, 0)) for number in range(WORKERS)], [], 1000.0)
+        log([WorkerJoined(Worker(Life(number, 0))) for number in range(WORKERS)], [], 1000.0)
         per_file = -(-tasks // FILES)
-        log([Discovered(n, per_file * ROWS, (0, per_file * ROWS), 0, 0) for n in range(FILES)], [], 1000.0)
+        plan = Plan(id=0, category="data")
+        for number in range(FILES):
+            opening = Task(tasks + number, "data", payload=OpenInput(number))
+            log([], [Launch(opening, opening.id, Life(0, 0), plan)], 1000.0)
+            found = Opened(per_file * ROWS, (0, per_file * ROWS))
+            log([Finished(opening.id, Life(0, 0), (), Measurement(), found)], [], 1000.0)
         free = [1000.0] * WORKERS
-        plan = Plan(id=0, category="data", order=())
         for number in range(tasks):
             worker = min(range(WORKERS), key=free.__getitem__)
             begun = free[worker]
             wall = rng.lognormvariate(-1.0, 0.5)
             source, place = divmod(number, per_file)
-            rows = Rows(source, place * ROWS, (place + 1) * ROWS)
-            log([], [Launch(Task(number, "data", (rows,), ROWS), number, worker, 0, plan)], begun)
+            rows = RunRows((Rows(source, place * ROWS, (place + 1) * ROWS),))
+            log([], [Launch(Task(number, "data", ROWS, rows), number, Life(worker, 0), plan)], begun)
             used = Measurement(wall, 0.8 * wall, 0.1 * wall, bytes_read=rng.randrange(10**6))
-            handle = Handle(number, number, worker, 0, (rows,))
-            log([Finished(number, worker, 0, handle, used)], [], begun + wall)
+            log([Finished(number, Life(worker, 0), (), used, None)], [], begun + wall)
             free[worker] = begun + wall + rng.expovariate(20)
         log.flush()
 

@@ -314,8 +314,8 @@ DRIVER = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from windrow.shape import safety
-from windrow.store.journal import writer
-writer.SHARE = safety.CHEAP = 0.5
+from windrow.store.journal import journal
+journal.SHARE = safety.CHEAP = 0.5
 from fire.analyses import PACE, analysis, opened
 data = opened(int(sys.argv[5]), sys.argv[3])
 analysis(pace=PACE).run(data, rundir=sys.argv[2], progress=False, **json.loads(sys.argv[4]))

@@ -157,7 +157,7 @@ def hundreds() -> Any:
 def test_limits_that_are_passed_are_told_with_what_sets_them() -> None:
     with pytest.raises(EngineError, match=r"took more than .* \(timeout= is for one chunk\)"):
         troubled(lambda: time.sleep(3600)).run(hundreds(), timeout=0.2, workers=1, progress=False)
-    with pytest.raises(EngineError, match="libraries alone take about 60 MB in each worker"):
+    with pytest.raises(EngineError, match="the interpreter and libraries alone take 60 to 150 MB in each"):
         troubled(int).run(hundreds(), memory="10 MB", workers=2, progress=False)
 
 

@@ -68,7 +68,6 @@ class ReadAhead:
     # -- the driver's side
 
     def start(self, workload: Workload) -> None:
-        """Begin; threads are started when there is something for them."""
         self._workload = workload
 
     def queued(self, launch: Launch) -> None:

@@ -337,7 +337,6 @@ class Recorded:
         return min(fit(sums)[0], float(cpu.min()))
 
     def _between(self) -> tuple[float, float]:
-        """Give what workers take between tasks (merging), and for opening an input."""
         tasks = self._log.attempts
         columns = (column[tasks.ran].tolist() for column in (tasks.begin, tasks.end, tasks.worker))
         happenings = [(*one, False) for one in zip(*columns, strict=True)]

@@ -228,7 +228,6 @@ def forecast_session(recorded: RecordedSession, workers: int) -> SessionForecast
 
 
 def _makespan(tasks: Mapping[int, CallRecord], workers: int) -> float:
-    """Put tasks onto workers; give the seconds until the last one ends."""
     needs = {number: _needed(task, tasks) for number, task in tasks.items()}
     for number, (before, delay) in _calls(tasks).items():
         needs[number].append((before, delay))

@@ -200,7 +200,6 @@ class History:
             self._write_again(entry)
 
     def _write_again(self, entry: _Entry) -> None:
-        """Write an attempt at a call whose own line is written already."""
         if entry.end is not None and self.written is not None:
             self.written(entry.attempt_line())
 
@@ -263,7 +262,6 @@ class History:
             self._drop(self.ended.pop(next(iter(self.ended))))
 
     def _drop(self, entry: _Entry) -> None:
-        """Keep of a call only what it adds to those of its name."""
         name = entry.task.category
         sums = self.dropped.get(name) or self.dropped.setdefault(name, ByName(name))
         ran = entry.attempt >= 0

@@ -170,7 +170,6 @@ def _split_edges(
 
 
 def _sort_columns(columns: list[list[Node]], lefts: _Beside, rights: _Beside) -> None:
-    """Sort each layer by the mean place of its neighbours, to and fro."""
     for sweep in range(SWEEPS):
         forward = sweep % 2 == 0
         beside = lefts if forward else rights

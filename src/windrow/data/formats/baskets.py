@@ -281,7 +281,6 @@ def _list_borders(
 
 
 def _unpack(packed: bytes, start: int, out: _Array) -> None:
-    """Decompress the blocks of ``packed`` from ``start`` on so that they fill ``out``."""
     if len(packed) - start == len(out):  # ROOT's sign for "not compressed"
         out[:] = np.frombuffer(packed, np.uint8, offset=start)
         return

@@ -273,7 +273,6 @@ def _plain_type(kind: Any) -> Any:
 
 @lru_cache(maxsize=256)  # files have thousands of columns of a few types
 def _readable(kind: Any) -> bool:
-    """Say whether awkward has such a type; it has none for maps."""
     try:
         ak.from_arrow(pa.array([], kind))
     except (NotImplementedError, TypeError, ValueError):  # ArrowInvalid is a ValueError

@@ -193,7 +193,6 @@ def _is_count(column: Any, lengths: np.ndarray[Any, Any]) -> bool:
 def _batch(
     plain: Mapping[str, Any], shared: Sequence[Sequence[str]], counts: Sequence[Sequence[str]], start: int, stop: int
 ) -> Any:
-    """Return rows [start, stop): first the groups of lists, then all other columns."""
     arrays, fields = [], []
     for members in shared:
         array = _list_group(plain, members, start, stop)

@@ -103,7 +103,6 @@ def piece_rows(rows: int, memory: int) -> int:
 
 
 def _shapes(fragments: Sequence[Fragment]) -> dict[str, Any]:
-    """Return the distinct shapes, each under a fragment that has it."""
     seen: dict[str, Fragment] = {}
     for fragment in fragments:
         seen.setdefault(fragment.shape, fragment)

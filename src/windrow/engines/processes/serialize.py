@@ -144,7 +144,6 @@ def _with_slots(kind: type, reduced: Any) -> Any:
 
 
 def _cached(function: Any, parameters: dict[str, Any]) -> Any:
-    """Make a function with a cache again, which is empty then."""
     return functools.lru_cache(**parameters)(function)
 
 
@@ -295,7 +294,6 @@ def _without_init(thing: Any) -> Any:
 
 
 def _is_plain(error: BaseException) -> bool:
-    """Whether an exception leaves it to Python how it is pickled."""
     own = {name for kind in type(error).__mro__ if _is_of_user(kind) for name in vars(kind)}
     return own.isdisjoint(("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"))
 
@@ -306,7 +304,6 @@ def _is_of_user(kind: type) -> bool:
 
 
 def _round_trip(error: BaseException) -> bytes | None:
-    """Pickle an exception if it can be made again from that."""
     ways: list[Any] = [error]
     if _is_plain(error):
         ways = [_remade(error, whole=True), error, _remade(error, whole=False)]

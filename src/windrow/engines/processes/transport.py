@@ -221,7 +221,6 @@ class Link:
         self._waiting.register(sock, select.POLLIN)
 
     def put(self, parcel: Parcel) -> None:
-        """Let a parcel go with the next ``flush``, after all others."""
         self._queue.append(parcel)
 
     def send(self, parcel: Parcel) -> bool:

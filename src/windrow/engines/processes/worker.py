@@ -43,7 +43,6 @@ LISTEN_S = 0.05
 
 
 def main(sock: socket.socket, page: StatusPage) -> None:
-    """Work until told to stop, or until the driver is gone."""
     sock.setblocking(True)
     with contextlib.suppress(_DriverGone):
         ProcessWorker(Link(sock)).work(page)

@@ -203,7 +203,6 @@ class World:
         self._report(joined(life, io=number in self._io), now)
 
     def _start(self, now: float, command: StartWorker) -> None:
-        """Begin a life when that is possible again, if ever."""
         life = command.life
         if command.io:
             self._io.add(life.worker)
@@ -411,7 +410,6 @@ class World:
     # -- jobs
 
     def _alone(self, job: SimulatedJob, seconds: float) -> None:
-        """Go through with a job that nobody else has a hand in."""
         job.stages = iter([[[(None, seconds)]]])
         self._next_stage(job, job.begun)
 
@@ -426,7 +424,6 @@ class World:
             self._next_step(now, (job, chain))
 
     def _next_step(self, now: float, place: tuple[SimulatedJob, Chain]) -> None:
-        """Go on with a chain; the last one through ends the stage."""
         job, chain = place
         if job.dead:
             return

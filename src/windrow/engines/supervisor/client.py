@@ -97,7 +97,6 @@ class Supervisor:
         self._bell = -1
 
     def start(self) -> None:
-        """Start the server; it imports while the caller goes on."""
         if sys.platform != "linux":
             raise EngineError(
                 f"worker processes are watched through Linux's /proc, and this is {sys.platform}; use engine='threads'"

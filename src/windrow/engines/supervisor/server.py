@@ -300,7 +300,6 @@ class _Server:
     # --- ending workers
 
     def _orphans(self) -> Iterator[int]:
-        """Give all processes left behind by workers that have ended."""
         for pid in children(os.getpid()):
             if pid not in self._workers and pid not in self._own:
                 yield pid
@@ -325,7 +324,6 @@ class _Server:
         return count
 
     def _report_ends(self) -> None:
-        """Report who ended, once all they left behind is gone too."""
         if not self._ended:
             return
         # The kernel's list of children may be short of one while it changes.

@@ -65,7 +65,6 @@ class StatusPage:
             self.fd = -1
 
     def close(self) -> None:
-        """Look at it no more; doing it twice is allowed."""
         self.close_fd()
         self._words.release()
         self._map.close()

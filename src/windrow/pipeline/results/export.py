@@ -336,7 +336,6 @@ def _pieces(value: Any, inner: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 
 
 def _model(histogram: Any) -> Any:
-    """Return what uproot writes, None if ROOT has nothing for it."""
     if not 1 <= histogram.ndim <= MAX_DIMENSIONS or not all(histogram.axes.size):
         return None
     if histogram.kind == "MEAN":

@@ -274,7 +274,6 @@ def _outputs(
 
 
 def _scaled(results: Sequence[Result]) -> dict[str, dict[str, float]]:
-    """The factors of all; a group may have other members in another result."""
     found: dict[str, dict[str, float]] = {}
     for result in results:
         for name, factors in result.scaled.items():
@@ -283,7 +282,6 @@ def _scaled(results: Sequence[Result]) -> dict[str, dict[str, float]]:
 
 
 def _initial(results: Sequence[Result]) -> dict[str, Count]:
-    """What all rows weigh, of datasets of which every result knows it."""
     found: dict[str, Count] = {}
     for dataset in dict.fromkeys(name for result in results for name in result.initial):
         parts = [result for result in results if dataset in result.outputs]

@@ -348,7 +348,6 @@ def _cannot_be_read(path: Path, error: Exception) -> WindrowError:
 
 
 def _plain(value: Any) -> str:
-    """Write a value as JSON, the same value always as the same text."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 

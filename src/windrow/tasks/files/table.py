@@ -244,7 +244,6 @@ _living: weakref.WeakSet[FileTable] = weakref.WeakSet()
 
 
 def _remove_all(process: int, places: dict[str, str]) -> None:
-    """Remove what a session keeps, unless this is a fork of its process."""
     if os.getpid() == process:
         for place, token in places.items():
             shutil.rmtree(session_directory(place, token), ignore_errors=True)

@@ -157,7 +157,6 @@ def plain_histograms(histogram: Any) -> list[dict[str, Any]]:
 
 
 def _limited(axes: list[dict[str, Any]], values: Any, variances: Any, kind: str, notes: list[str]) -> dict[str, Any]:
-    """Join neighbouring bins where there are more than can be drawn."""
     most = MOST_BINS if len(axes) == 1 else MOST_CELLS
     axes = list(axes)
     for number, axis in enumerate(axes):
@@ -205,7 +204,6 @@ def _drawable(edges: Any) -> list[float]:
 
 
 def _flow(histogram: Any, bins: int) -> list[float | None] | None:
-    """Return what is below and above, for those kinds of histograms that tell."""
     traits: Any = getattr(histogram.axes[0], "traits", None)
     if not hasattr(traits, "underflow") or not hasattr(traits, "overflow"):
         return None

@@ -141,7 +141,6 @@ def listed(items: Sequence[str], things: str = "lines", most: int = MOST_LINES) 
 
 
 def details(summary: str, content: str, *, opened: bool = False, name: str = "") -> str:
-    """Write what is looked at on demand; ``summary`` is HTML."""
     kind = f' class="{name}"' if name else ""
     return f"<details{kind}{' open' if opened else ''}><summary>{summary}</summary>{content}</details>"
 

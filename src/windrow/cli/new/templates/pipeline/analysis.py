@@ -2,13 +2,14 @@
 
 Run it, from the directory above this one, with
 
-- python FILL_name/FILL_name.py: writes report.html, with the spectra, beside this file
+- python FILL_name/FILL_name.py: writes report.html and, with matplotlib, spectrum.png beside this file
 - windrow run FILL_name/FILL_name.py: takes options (windrow run --help) and other files
 - pytest FILL_name: tests each step, and the whole on a few rows
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import awkward as ak
@@ -80,10 +81,28 @@ FILL_spectra
 SPECTRA = FILL_spectrum_names
 
 
+def draw(result, path):
+    """Draw every spectrum of the region, one line for each dataset: their shapes, as they are of different sizes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5 * len(SPECTRA), 4), layout="tight")
+    for name, panel in zip(SPECTRA, figure.subplots(1, len(SPECTRA), squeeze=False)[0], strict=True):
+        for dataset in fileset:
+            spectrum = result[name, REGION, dataset]
+            heights, edges = spectrum.to_numpy()
+            panel.stairs(heights / (heights.sum() or 1), edges, label=dataset, linewidth=1.5)
+        panel.set(xlabel=spectrum.axes[0].label, ylabel="part of the rows")
+        panel.legend()
+    figure.savefig(path, dpi=120)
+    print(f"drawn: {path}")
+
+
 def main():
     result = analysis.run(fileset)
     print(result.cutflow)
     print(f"report: {result.report(HERE / 'report.html')}")
+    if SPECTRA and find_spec("matplotlib"):
+        draw(result, HERE / "spectrum.png")
     return result.exit_code
 
 

@@ -39,7 +39,7 @@ from tasks.file_bodies import (
     write,
 )
 from windrow.errors import DependencyError, MissingFileError, TaskFileError, UsageError
-from windrow.tasks.files import stamps, table
+from windrow.tasks.files import stamps, table, writing
 from windrow.tasks.files.claims import Claim
 from windrow.tasks.files.stamps import Stamp, content_digest, matches, stamp
 
@@ -394,6 +394,37 @@ def test_a_task_is_tried_again_from_nothing(place: Path) -> None:
         third_time("x", "y")
     assert tries == [False] * 3
     assert holdings(place) == {"x": "1+", "y": "x"}
+
+
+def test_an_attempt_called_off_while_it_publishes_does_not_overwrite_the_next(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moving, followed = threading.Event(), threading.Event()
+    move_all = writing._Attempt._move_all
+
+    def slowly(attempt: Any, *about: Any) -> None:
+        if attempt._going.name.endswith("unwanted"):
+            moving.set()
+            followed.wait(0.5)  # as long as this takes, the next one may not be in place
+        move_all(attempt, *about)
+        if not attempt._going.name.endswith("unwanted"):
+            followed.set()
+
+    monkeypatch.setattr(writing._Attempt, "_move_all", slowly)
+
+    @wr.task
+    def unwanted(out: wr.OutFile) -> None:
+        Path(out).write_text("nobody wants this")
+
+    with session("threads") as opened:
+        group = opened.group()
+        with group:
+            unwanted("x")
+        assert moving.wait(120)
+        group.cancel()
+        write("x", "wanted")
+        opened.barrier(30)
+    assert holdings(place) == {"x": "wanted"}
 
 
 def test_a_cancelled_thread_leaves_no_trace(place: Path) -> None:

@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import stat as modes
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from windrow.tasks.files.claims import Claim
     from windrow.tasks.files.paths import GivenPath
     from windrow.tasks.worker import RunningCall
+
+
+#: Held while files are put into place: an attempt on a thread that is called off meanwhile is done before its successor, or not at all.
+_PUBLISHING = threading.Lock()
 
 
 class Write(NamedTuple):
@@ -168,17 +173,18 @@ class _Attempt:
                 raise self._unwritten(one, wrong)
         for one in self._making:
             self._check_replaceable(one.write, one.target)  # somebody may have put something there
-        if self._going.cancelled():
-            return
-        for place, (private, _) in self._privates.items():
-            making = [one for one in self._making if one.place == place]
-            try:
-                self._move_all(private, place, making, made)
-            except OSError as error:
-                raise TaskFileError(
-                    f"task {self._going.name!r} has made {', '.join(one.path for one in making)}, but that cannot be put "
-                    f"into place: {error}"
-                ) from error
+        with _PUBLISHING:
+            if self._going.cancelled():
+                return
+            for place, (private, _) in self._privates.items():
+                making = [one for one in self._making if one.place == place]
+                try:
+                    self._move_all(private, place, making, made)
+                except OSError as error:
+                    raise TaskFileError(
+                        f"task {self._going.name!r} has made {', '.join(one.path for one in making)}, but that cannot be put "
+                        f"into place: {error}"
+                    ) from error
         self._going.made = {name: tell_finally(value, self._names) for name, value in self._going.made.items()}
 
     def _unwritten(self, making: _Making, what: str) -> TaskFileError:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
+
+import pytest
 
 import windrow as wr
 from windrow.tasks.groups import current_group
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @wr.task
@@ -45,3 +51,22 @@ def test_a_group_inside_itself() -> None:
             assert current_group(session) is group
         assert current_group(session) is None
         assert double(1).result() == 2
+
+
+@wr.task
+def wait_for(gate: Path) -> None:
+    while not gate.exists():
+        pass
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_what_runs_is_told_before_cancel_returns(engine: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with wr.Session(engine=engine, workers=1) as session:
+        for _ in range(20):
+            with session.group() as group:
+                running, waiting = wait_for(gate), wait_for(gate)
+            group.cancel()
+            assert running.cancelled()
+            assert waiting.cancelled()
+        gate.touch()

@@ -452,4 +452,11 @@ class Session(NamedOptions):
         self._driver.tell(CancelRequested("cancel() was called", task=call.id))
 
     def cancel_groups(self, numbers: Iterable[int]) -> None:
-        self._driver.tell(CancelRequested("its group was cancelled", frozenset(numbers)))
+        """Cancel the tasks of groups; those that run are told before this returns, so that they publish no file later."""
+        groups, driver = frozenset(numbers), self._driver
+        driver.tell(CancelRequested("its group was cancelled", groups))
+        if driver.forked or threading.get_ident() == driver.thread.ident:
+            return
+        mine = [one.id for one in list(self.open.values()) if one.group in groups]
+        with self.changed:
+            self.changed.wait_for(lambda: driver.over or not any(one in self.open for one in mine), PATIENCE_S)

@@ -34,14 +34,14 @@ def test_cuts_cover_the_rows_once_and_follow_units(sizes: list[int], wants: list
     cuts, step = [], 0
     while cutter.rows:
         want = wants[step % len(wants)]
-        unit, left = cutter.next_unit()
+        unit = cutter.next_unit()
         rows = cutter.cut(want)
         cuts.append(rows)
         step += 1
         assert rows.stop in borders or rows.stop == stop
         first = min(border for border in borders if border > rows.start)
         assert unit == min(first, stop) - rows.start
-        assert cutter.units(rows) == sum(rows.start < b < rows.stop for b in borders) + 1 <= left
+        assert cutter.units(rows) == sum(rows.start < b < rows.stop for b in borders) + 1
         assert rows.stop - rows.start <= max(want, unit)
         # Snapped down, not further: the next border would have been too far.
         beyond = [b for b in borders if b > rows.stop]

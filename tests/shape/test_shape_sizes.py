@@ -68,7 +68,6 @@ def request(**facts: object) -> ShapeRequest:
         "category": "data",
         "workers": 2,
         "unit": 1000,
-        "units": 100,
         "known": 100_000,
         "expected": 0,
         "running": 0,
@@ -133,9 +132,9 @@ def test_guided_tasks_cover_all_work_and_feed_every_worker(
     sizes: list[int] = []
     shape = Guided()
     while cutter.rows:
-        unit, left = cutter.next_unit()
+        unit = cutter.next_unit()
         costs = affine(fixed, per_row, sizes)
-        want = shape.rows(request(workers=workers, unit=unit, units=left, known=cutter.rows, costs=costs))
+        want = shape.rows(request(workers=workers, unit=unit, known=cutter.rows, costs=costs))
         assert want <= max(-(-cutter.rows // workers), unit) + unit // 2
         rows = cutter.cut(want)
         sizes.append(rows.stop - rows.start)

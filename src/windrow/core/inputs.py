@@ -41,12 +41,11 @@ class Cutter:
             insort(self._pieces, (-start, stop, single))
             self.rows += stop - start
 
-    def next_unit(self) -> tuple[int, int]:
-        key, stop, single = self._pieces[-1]
-        borders = self._borders
-        at = bisect_right(borders, -key)
-        unit = min(borders[at], stop) + key
-        return unit, 1 if single else bisect_left(borders, stop, at) - at + 1
+    def next_unit(self) -> int:
+        """Count the rows of the unit that is cut next."""
+        key, stop, _ = self._pieces[-1]
+        end = self._borders[bisect_right(self._borders, -key)]
+        return (end if end < stop else stop) + key
 
     def cut(self, want: int) -> Rows:
         """Cut the next task: ``want`` rows snapped down to whole units, at least one unit."""

@@ -97,7 +97,7 @@ class Partials:
                 self._merge(bundle, list(outputs), level + 1)
             elif self._safety is not None and not bundle.merging and self._is_due(bundle):
                 self._gather(bundle)
-            elif bundle.running:
+            elif bundle.running or bundle.kept[level]:
                 return
         elif not bundle.merging:  # else its end leads here again
             self._gather(bundle)

@@ -66,7 +66,6 @@ class ShapeRequest:
     category: str
     workers: int
     unit: int  #: rows of the next unit; a task is at least that
-    units: int  #: units left in the range that the task is cut from
     known: int  #: rows of the run that can be cut now
     expected: int  #: rows estimated in inputs that nobody opened yet
     running: int  #: rows estimated that workers still have before them

@@ -179,6 +179,9 @@ class RowsReport(NamedTuple):
     skipped: tuple[tuple[Rows, Failure], ...] = ()  #: rows that the partial leaves out, and why
 
 
+NO_REPORT: Final = RowsReport()
+
+
 # -- measurements and plans --------------------------------------------------------------------------------
 
 

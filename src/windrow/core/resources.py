@@ -34,22 +34,25 @@ class Pool:
         self.grants = 0  #: parts of grants that are out
         self.shrunk = False  #: more is taken than offered, as it offered more before
 
-    def take(self, name: str, amount: float) -> Granted:
-        self.taken[name] = self.taken.get(name, 0) + amount
+    def take(self, name: str, amount: float, taken: float) -> Granted:
+        """Take an amount of what is offered, of which ``taken`` is taken already."""
+        self.taken[name] = taken + amount
         self.grants += 1
         units: tuple[int, ...] = ()
-        if name in self.units:
+        if self.units and name in self.units:
             units = tuple([heappop(self.units[name]) for _ in range(min(int(amount), len(self.units[name])))])
         return make_record(Granted, (self.name, name, amount, units))
 
     def give(self, part: Granted) -> None:
-        self.taken[part.name] -= part.amount
+        _, name, amount, units = part
+        self.taken[name] -= amount
         self.grants -= 1
         if not self.grants:
             self.taken.clear()  # and with it the rounding of sums
-        for unit in part.units:
-            heappush(self.units[part.name], unit)
-        self.shrunk = self.shrunk and any(one > self.offers.get(name, 0) for name, one in self.taken.items())
+        for unit in units:
+            heappush(self.units[name], unit)
+        if self.shrunk:
+            self.shrunk = any(one > self.offers.get(name, 0) for name, one in self.taken.items())
 
 
 class Site:
@@ -195,8 +198,9 @@ class Resources:
         grant: list[Granted] = []
         for name, amount in cls.parts:
             for pool in worker.site.pools:
-                if pool.offers.get(name, 0) - pool.taken.get(name, 0) >= amount * ENOUGH:
-                    grant.append(pool.take(name, amount))
+                taken = pool.taken.get(name, 0)
+                if pool.offers.get(name, 0) - taken >= amount * ENOUGH:
+                    grant.append(pool.take(name, amount, taken))
                     break
             else:
                 raise InternalError(f"worker {worker.id} and its pools have no {name}={amount:g} free")

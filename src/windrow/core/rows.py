@@ -14,6 +14,7 @@ from windrow.core.partials import Partials
 from windrow.core.policies import ShapeRequest
 from windrow.core.records import (
     NO_COST,
+    NO_REPORT,
     ONE_CORE,
     FailureKind,
     MergePartials,
@@ -96,7 +97,7 @@ class RowFeeder:
         self._row_task = Task(0, "", needs=options.needs, twin=True)[
             8:
         ]  #: what tasks of rows have in common: from needs on
-        self._request = ShapeRequest("", 0, 0, 0, 0, 0, 0, NO_COST)
+        self._request = ShapeRequest("", 0, 0, 0, 0, 0, NO_COST)
         self._desk: Scheduler
         self.submitted(inputs)
 
@@ -141,9 +142,9 @@ class RowFeeder:
         inputs, desk = self.inputs, self._desk
         category = one.spec.category
         account = self.accounts[category]
-        unit, units = one.cutter.next_unit()
+        unit = one.cutter.next_unit()
         request = self._request
-        request.category, request.workers, request.unit, request.units = category, len(desk.workers.alive), unit, units
+        request.category, request.workers, request.unit = category, len(desk.workers.alive), unit
         request.known, request.expected = inputs.uncut, inputs.expected() if inputs.unopened else 0
         request.running, request.costs = desk.queues.rows_ahead(account.row_s), account.sums()
         want = self.policies.shape.rows(request)
@@ -198,7 +199,7 @@ class RowFeeder:
             return True
         assert bundle is not None
         bundle.running -= 1
-        report = event.report or RowsReport()
+        report = event.report or NO_REPORT
         rows = payload.rows
         if report.skipped:
             rows = without(rows, [part for part, _ in report.skipped])

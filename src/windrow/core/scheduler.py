@@ -163,7 +163,8 @@ class Scheduler:
         queues.wake = None
         if self.resources.open and queues.attempts and not dispatch.ready:
             self._help_idle()
-        self._set_wake()
+        if self.times or self.workers.pauses or queues.wake != self._woken:
+            self._set_wake()
 
     @property
     def _nobody_comes(self) -> bool:
@@ -179,16 +180,19 @@ class Scheduler:
             while site.idle and not site.io and site not in resources.reserved:
                 if not self._feed_one(feeder, next(iter(site.idle.values()))):
                     return
-        if feeder.window > self._window:
+        window = min(feeder.window, MAX_WINDOW)
+        if window > self._window:
             workers.short = {one.id: one for one in workers.alive.values() if one.open}
-        self._window = feeder.window
+        self._window = window
+        if window < 2:
+            return
         queues = [
             (len(worker.chain.attempts), number)
             for number, worker in workers.short.items()
             if worker.chain is not None and not worker.io and worker.site not in resources.reserved
         ]
         heapify(queues)
-        while queues and queues[0][0] < min(feeder.window, MAX_WINDOW):
+        while queues and queues[0][0] < window:
             length, number = queues[0]
             if not self._feed_one(feeder, workers.alive[number]):
                 return

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from windrow.core.records import Handle
     from windrow.engines.base import Workload
     from windrow.engines.simulated.model import Model
-    from windrow.engines.simulated.world import Tally
 
 Kind = Literal["threads", "processes"]
 
@@ -44,16 +43,13 @@ class SimulatedEngine:
         apart = kind == "processes"
         self.capabilities = Capabilities(can_kill=apart, can_restart=True, isolates=apart)
         self.world = World(model, at_least_one(workers), seed, self._report, apart=apart)
+        self.tally = self.world.tally
         self._driver = model.driver
         self._now = 0.0  #: the driver's clock; the world is worked out up to it when it waits
         self._sent: deque[tuple[float, EngineCommand]] = deque()  #: on their way to workers
         self._reports: deque[tuple[float, Event]] = deque()  #: on their way to the driver
         self._heard = inf  #: when the first report arrives that the driver is woken for
         self._woken = False
-
-    @property
-    def tally(self) -> Tally:
-        return self.world.tally
 
     def clock(self) -> float:
         """Give the virtual time, in seconds since the start; the loop's clock."""
@@ -85,7 +81,11 @@ class SimulatedEngine:
         events: list[Event] = []
         while reports and reports[0][0] <= until:
             events.append(reports.popleft()[1])
-        self._heard = next((time for time, event in reports if type(event) is not Started), inf)
+        self._heard = inf
+        for time, event in reports:
+            if type(event) is not Started:
+                self._heard = time
+                break
         service = len(events) * self._driver.event_s
         self._now += service
         self.tally.driver_s += service

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
-from windrow.core.records import InputSpec, Rows, RunRows
+from windrow.core.records import InputSpec, Rows, RunRows, make_record
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class AffineCosts(Costs):
             compute *= math.exp(sigma * (normal(*drawn(seed, 2, number)) - sigma / 2))
         locked = self.lock_share * compute
         memory = self.memory_fixed + self.memory_per_row * size
-        return Demand(compute - locked, locked, 0.0, self.read_per_row * size, memory)
+        return make_record(Demand, (compute - locked, locked, 0.0, self.read_per_row * size, memory))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

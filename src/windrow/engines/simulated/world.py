@@ -65,7 +65,8 @@ class SimulatedJob:
     worker: SimulatedWorker
     command: Any  #: a Launch or a Fetch
     begun: float
-    stages: Iterator[list[Chain]] = field(default_factory=lambda: iter(()))
+    costs: Costs | None = None  #: of a launch
+    stages: Iterator[list[Chain]] | None = None
     open: int = 0  #: chains of the stage that are not through
     users: dict[int, tuple[FairShare, User]] = field(default_factory=dict)  #: what its chains use now
     dead: bool = False  #: ended: what is still to come of it counts no more
@@ -244,17 +245,22 @@ class World:
 
     def arrive(self, command: EngineCommand, now: float) -> None:
         """Give a command to its worker; one that is no more does not answer."""
-        if isinstance(command, StartWorker):
+        if isinstance(command, Launch):  # by far the most
+            life = command.life
+        elif isinstance(command, StartWorker):
             self._start(now, command)
             return
-        if isinstance(command, Discard):
+        elif isinstance(command, Discard):
             self._values.pop(command.handle, None)
             return
-        life = command.source if isinstance(command, Fetch) else command.life
+        else:
+            life = command.source if isinstance(command, Fetch) else command.life
         worker = self._workers.get(life.worker)
         if worker is None or worker.life != life:
             return
-        if isinstance(command, Cancel):
+        if isinstance(command, Launch) and worker.job is None:
+            self._begin(worker, command, now)
+        elif isinstance(command, Cancel):
             self._cancel(worker, command, now)
         elif isinstance(command, Recall):
             self._recall(worker, command, now)
@@ -297,7 +303,7 @@ class World:
     def _begin(self, worker: SimulatedWorker, launch: Launch, now: float) -> None:
         """Begin a launch, unless it was called off or what it reads is not there."""
         number, task = launch.attempt, launch.task
-        missing = any(handle not in self._values for handle in launch.inputs)
+        missing = bool(launch.inputs) and any(handle not in self._values for handle in launch.inputs)
         if number in worker.cancelled or (missing and launch.ahead):
             worker.cancelled.discard(number)
             self._report(happened.Cancelled(number, worker.life), now)
@@ -307,22 +313,18 @@ class World:
             self._report(happened.Failed(number, worker.life, lost), now)
             return
         self._report(make_record(happened.Started, (number, worker.life)), now)
-        worker.job = job = SimulatedJob(worker, launch, now)
-        payload, costs = task.payload, self._task_costs(task)
-        if isinstance(payload, MergePartials):
+        payload, model = task.payload, self.model
+        inputs = isinstance(payload, (OpenInput, MergePartials))
+        costs = model.costs[model.inputs[payload.input].category if inputs else task.category]
+        worker.job = job = SimulatedJob(worker, launch, now, costs)
+        if not inputs:
+            self._compute(job, launch, costs)
+        elif isinstance(payload, MergePartials):
             merges = len(launch.inputs) - 1
             self._alone(job, costs.merge_s * merges / worker.speed)
-        elif isinstance(payload, OpenInput):
-            latency = self.model.devices[costs.device].latency_s if costs.device is not None else 0.0
-            self._alone(job, (costs.inspect_s + latency) / worker.speed)
         else:
-            self._compute(job, launch, costs)
-
-    def _task_costs(self, task: Task) -> Costs:
-        payload = task.payload
-        if isinstance(payload, (OpenInput, MergePartials)):
-            return self.model.costs[self.model.inputs[payload.input].category]
-        return self.model.costs[task.category]
+            latency = model.devices[costs.device].latency_s if costs.device is not None else 0.0
+            self._alone(job, (costs.inspect_s + latency) / worker.speed)
 
     def _compute(self, job: SimulatedJob, launch: Launch, costs: Costs) -> None:
         task = launch.task
@@ -410,13 +412,16 @@ class World:
     # -- jobs
 
     def _alone(self, job: SimulatedJob, seconds: float) -> None:
-        job.stages = iter([[[(None, seconds)]]])
-        self._next_stage(job, job.begun)
+        """Let a job take a time in which it shares nothing."""
+        if seconds > 0:
+            self._at(job.begun + seconds, self._finished, job)
+        else:
+            self._finished(job.begun, job)
 
     def _next_stage(self, job: SimulatedJob, now: float) -> None:
-        chains = next(job.stages, None)
+        chains = next(job.stages, None) if job.stages is not None else None
         if chains is None:
-            self._finished(job, now)
+            self._finished(now, job)
             return
         job.open = len(chains)
         for chain in chains:
@@ -464,8 +469,10 @@ class World:
             job, happened.Exhausted(job.command.attempt, job.worker.life, "seconds", limit, now - job.begun), now
         )
 
-    def _finished(self, job: SimulatedJob, now: float) -> None:
+    def _finished(self, now: float, job: SimulatedJob) -> None:
         """Say how a job ended that took its time, and keep what it made."""
+        if job.dead:
+            return
         command, life, tally = job.command, job.worker.life, self.tally
         wall = now - job.begun
         if isinstance(command, Fetch):
@@ -473,7 +480,7 @@ class World:
             self._ended(job, happened.Held(command.handle), now)
             return
         payload, report = command.task.payload, None
-        used = Measurement(wall)
+        used: Measurement | None = None
         value: Any = ()
         here = False
         if isinstance(payload, OpenInput):
@@ -493,11 +500,14 @@ class World:
             tally.count(job, wall, now)
             lock_wait = max(0.0, wall - job.computing_s - job.cores_wait_s)
             memory = round(job.memory) if self._apart else 0
-            used = Measurement(wall, job.computing_s, lock_wait, memory, round(job.read))
+            used = make_record(
+                Measurement, (wall, job.computing_s, lock_wait, memory, round(job.read), 0, 0.0, 0)
+            )  # fmt: skip
             if isinstance(payload, RunRows):
                 value = payload.rows
             else:  # outputs of calls travel with the report that they are there, where fetching them would cost nothing
-                here = not self.model.costs[command.task.category].fetch_s
+                assert job.costs is not None
+                here = not job.costs.fetch_s
         made = tuple(
             [
                 self._keep(job, name, value, here=here)
@@ -505,17 +515,19 @@ class World:
                 if (name, command.attempt) not in self._values
             ]
         )
+        used = used or Measurement(wall)
         self._ended(job, make_record(happened.Finished, (command.attempt, life, made, used, report)), now)
 
     def _keep(self, job: SimulatedJob, name: str, value: Any, *, here: bool = True) -> Made:
+        assert job.costs is not None
         self._values[make_record(Handle, (name, job.command.attempt))] = value
-        self._fetch_s[job.command.attempt] = self._task_costs(job.command.task).fetch_s
-        return Made(name, here=here)
+        self._fetch_s[job.command.attempt] = job.costs.fetch_s
+        return make_record(Made, (name, 0, here))
 
     def _ended(self, job: SimulatedJob, event: happened.Event, now: float) -> None:
         worker = job.worker
         worker.job = None
         job.dead = True
         self._report(event, now)
-        if not worker.taking:  # a job that takes no time ends within the loop that took it up
+        if worker.inbox and not worker.taking:  # a job that takes no time ends within the loop that took it up
             self._go_on(worker, now)

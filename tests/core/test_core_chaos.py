@@ -131,7 +131,9 @@ class Graphs:
                     "memory": rng.choice([0, 2.1, 5]),
                     "gpu": rng.choice([0, 0, 1]),
                 }
-                needs = Needs.of(amounts)
+                needs = Needs.of(amounts | {"disk": rng.choice([0, 1])})
+                if rng.random() < 0.5:
+                    needs = Needs(needs.amounts, lasting=(("disk", makes[0]),))
             self.tasks.append(
                 Task(
                     number, f"c{number % 2}", reads=tuple(reads), makes=makes, after=tuple(after), needs=needs,
@@ -191,7 +193,7 @@ def graph_world(seed: int, *, shares: bool = False, pools: bool = False, ahead: 
     )  # fmt: skip
     world.call = graph.call
     if pools:
-        world.tell(PoolChanged("node", Needs.of({"cores": 4, "memory": 8, "gpu": 2}), ("gpu",)))
+        world.tell(PoolChanged("node", Needs.of({"cores": 4, "memory": 8, "gpu": 2, "disk": 25}), ("gpu",)))
     world.begin()
     return world, graph
 

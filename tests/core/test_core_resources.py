@@ -6,11 +6,13 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core_world import World
-from windrow.core.events import CancelRequested, PoolChanged, Released, Submitted, WorkerJoined
-from windrow.core.policies import Options
-from windrow.core.records import ONE_CORE, Life, Needs, Task, Worker
+from windrow.core.events import CancelRequested, Closed, Finished, PoolChanged, Released, Submitted, WorkerJoined
+from windrow.core.policies import Answer, LaunchPolicy, Options, TooMuch, Tries
+from windrow.core.records import ONE_CORE, Life, Measurement, Needs, Task, Worker
 from windrow.core.scheduler import Scheduler
 
 A = Life(0, 0)
@@ -70,6 +72,115 @@ def test_devices_are_granted_by_number_and_given_back() -> None:
     assert units == [(0,), (1,)]
     made.tell(*made.finish(made.launched[1].life))
     assert made.launched[-1].grant[0].units == (1,)
+
+
+def keeping(number: int, **amounts: float) -> Task:
+    """A task whose room on the disk lasts as long as its output."""
+    needs = Needs(Needs.of(amounts).amounts, lasting=(("disk", f"{number}.0"),))
+    return Task(number, "t", makes=(f"{number}.0",), needs=needs)
+
+
+def disk(made: World) -> float:
+    return made.scheduler.resources.pools["node"].taken.get("disk", 0)
+
+
+def test_a_grant_may_outlive_its_attempt_and_goes_with_the_output() -> None:
+    made = node(3, cores=4, disk=10)
+    made.tell(Submitted((), (keeping(1, cores=1, disk=6), keeping(2, cores=1, disk=6))))
+    assert running(made) == [1]
+    made.tell(*made.finish(made.launched[0].life))
+    assert (running(made), disk(made)) == ([], 6)
+    made.tell(Submitted((), (needing(3, cores=4),)))  # of the rest nothing is kept
+    assert running(made) == [3]
+    made.tell(*made.finish(made.launched[1].life), Released("1.0"))
+    assert (running(made), disk(made)) == ([2], 6)
+
+
+def test_what_failed_or_was_lost_keeps_nothing() -> None:
+    made = node(1, cores=4, disk=10)
+    made.tell(Submitted((), (keeping(1, cores=1, disk=6),)))
+    made.tell(*made.start(A), *made.fail(A))
+    assert disk(made) == 0
+    made.tell(Submitted((), (keeping(2, cores=1, disk=6),)))
+    made.tell(*made.finish(A))
+    assert disk(made) == 6
+    made.tell(*made.lose(A))
+    assert disk(made) == 0
+
+
+def test_what_waits_for_room_that_outputs_keep_is_told_so_once_nobody_can_free_it() -> None:
+    made = node(1, cores=4, disk=10)
+    made.tell(Submitted((), (keeping(1, cores=1, disk=6), keeping(2, cores=1, disk=6))))
+    made.tell(*made.finish(A))
+    assert not made.ends.get(2)
+    made.tell(Closed())
+    (end,) = made.ends[2]
+    assert end.failure is not None
+    assert "disk=6" in end.failure.message
+
+
+class Learning(LaunchPolicy):
+    """A policy that gives rows twice as much memory after each try, and remembers what it saw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peaks: list[int] = []
+
+    def grant(self, task: Task, tries: Tries) -> tuple[Needs, Needs]:
+        memory = Needs.of({"memory": 2.0**tries.exhaustions})
+        return Needs.of({"cores": 1, "memory": 2.0**tries.exhaustions}), memory
+
+    def seen(self, task: Task, measured: Measurement) -> None:
+        self.peaks.append(measured.peak_memory)
+
+    def exhausted(self, found: TooMuch) -> Answer:
+        return Answer("larger", found.task.needs) if found.tries.exhaustions < 3 else Answer("fail")
+
+
+def test_a_policy_says_what_each_launch_is_given_and_answers_exhaustion_and_sees_memory() -> None:
+    policy = Learning()
+    made = World(Scheduler(policy=policy, options=Options(open=True)), 1, offers=Needs(), pools=("node",))
+    made.tell(PoolChanged("node", Needs.of({"cores": 1, "memory": 8})))
+    made.begin()
+    made.tell(Submitted((), (needing(1, cores=1), needing(2, cores=1))))
+    for _ in range(2):
+        made.tell(*made.start(A), *made.exhaust(A))
+    made.tell(
+        *[
+            event._replace(measurement=Measurement(peak_memory=77)) if isinstance(event, Finished) else event
+            for event in made.finish(A)
+        ]
+    )
+    limits = [dict(one.limits.amounts)["memory"] for one in made.launched if one.task.id == 1]
+    amounts = [{part.name: part.amount for part in one.grant}["memory"] for one in made.launched if one.task.id == 1]
+    assert limits == amounts == [1, 2, 4]
+    assert policy.peaks == [77]
+    for _ in range(3):
+        made.tell(*made.start(A), *made.exhaust(A))
+    assert [end.state for end in made.ends[2]] == ["failed"]
+
+
+@given(
+    st.booleans(),
+    st.sampled_from([ONE_CORE, Needs.of({"memory": 4})]),
+    st.integers(1, 3),
+    *[st.booleans()] * 3,
+    st.sampled_from([None, ("memory", 4.0), ("seconds", 1.0)]),
+)
+def test_the_task_is_blamed_last(
+    twin: bool, asked: Needs, tries: int, fresh: bool, moved: bool, divisible: bool, limit: tuple[str, float] | None
+) -> None:
+    task = Task(1, "t", twin=twin, needs=asked)
+    found = TooMuch(task, Tries(exhaustions=tries, fresh=fresh), moved, divisible, limit)
+    act, needs = LaunchPolicy().exhausted(found)
+    assert (act == "written") == found.moved
+    if found.task.twin and act == "fail":
+        assert not found.divisible
+        assert found.tries.fresh or found.limit is None
+    if not found.task.twin and not found.moved:
+        assert act in ("larger", "fail")
+        assert (needs is not None) == (act == "larger")
+        assert needs is None or dict(needs.amounts)["memory"] == 8
 
 
 def test_fractions_add_up() -> None:

@@ -62,7 +62,7 @@ class Dispatch:
         self._workers = scheduler.workers
         self._outputs = scheduler.outputs
         self._queues = scheduler.queues
-        self._limits = scheduler.policy.limits  #: of tasks that run rows; calls may use the memory that they asked for
+        self._grant = scheduler.policy.grant
 
     # -- what waits
 
@@ -70,12 +70,11 @@ class Dispatch:
         """Give the class of a task, of what it needs now, and note its limits."""
         cls = node.cls
         if cls is None:
-            task = node.task
+            needs, node.limits = self._grant(node.task, node.tries)
             cls = self._latest
-            if cls is None or cls.needs is not task.needs:  # most have the needs of the one before
-                cls = self._latest = self._class(task.needs)
+            if cls is None or cls.needs is not needs:  # most have the needs of the one before
+                cls = self._latest = self._class(needs)
             node.cls = cls
-            node.limits = self._limits if task.twin else cls.limits
         return cls
 
     def _class(self, needs: Needs) -> NeedsClass:

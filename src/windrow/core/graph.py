@@ -576,14 +576,16 @@ class Graph:
 
     def _forget(self, node: Node) -> None:
         del self.nodes[node.id]
-        for name in node.outputs:
+        for name, output in node.outputs.items():
             del self.outputs[name]
+            if output.grant:  # announced, and never made
+                self._outputs.forget(output)
         node.outputs = NOTHING  # they name their maker: a circle would wait for Python's collector
-        for output in node.reads.values():
-            output.consumers -= 1
-            if not output.consumers:
-                self.tidy(output)
-                self.garbage.append(output.maker)
+        for read in node.reads.values():
+            read.consumers -= 1
+            if not read.consumers:
+                self.tidy(read)
+                self.garbage.append(read.maker)
 
 
 def count_try(tries: Tries, kind: FailureKind) -> Tries:

@@ -188,6 +188,9 @@ def _resources(scheduler: Scheduler) -> None:
     for worker in scheduler.workers.alive.values():
         if worker.chain is not None:
             parts += worker.chain.grant
+    lasting = [part for output in scheduler.graph.outputs.values() for part in output.grant]
+    _check(len(lasting) == resources.lasting, f"outputs keep {len(lasting)} grants, counted {resources.lasting}")
+    parts += lasting
     for pool in resources.pools.values():
         mine = [one for one in parts if one.pool == pool.name]
         _check(pool.grants == len(mine), f"{pool.name}: {len(mine)} grants are out, counted {pool.grants}")

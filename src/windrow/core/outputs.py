@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from windrow.core.graph import Node
-    from windrow.core.records import Failure, Holder
+    from windrow.core.records import Failure, Grant, Holder
+    from windrow.core.resources import Resources
     from windrow.core.rows import RowFeeder
     from windrow.core.workers import WorkerState
 
@@ -41,8 +42,8 @@ class Output:
     """One named thing that a task makes."""
 
     __slots__ = (
-        "asked", "attempt", "bytes", "claimed", "consumers", "fed", "fetching", "holders", "made", "maker", "name",
-        "readers", "seconds",
+        "asked", "attempt", "bytes", "claimed", "consumers", "fed", "fetching", "grant", "holders", "made", "maker",
+        "name", "readers", "seconds",
     )  # fmt: skip
 
     def __init__(self, name: str, maker: Node) -> None:
@@ -53,6 +54,7 @@ class Output:
         self.holders: dict[Holder, int] = {}  #: who has it, and its bytes there; nobody: it does not exist
         self.made = False  #: tasks may read it
         self.bytes = 0
+        self.grant: Grant = ()  #: what stays taken as long as it exists
         self.fetching: Life | None = None  #: a copy is on its way to the driver from there
         self.seconds = 0.0  #: what bringing it took
         self.asked = False  #: the user or the feeder waits for it
@@ -77,11 +79,14 @@ class Output:
 class Outputs:
     """All outputs that exist."""
 
-    def __init__(self, batch: Batch, feeder: RowFeeder | None, most_crashes: int, most_losses: int) -> None:
+    def __init__(
+        self, batch: Batch, feeder: RowFeeder | None, resources: Resources, most_crashes: int, most_losses: int
+    ) -> None:
         self.kept: dict[Life, dict[str, Output]] = {}  #: by worker: what it holds
         self.fetching: dict[str, Output] = {}
         self._batch = batch
         self._feeder = feeder
+        self._resources = resources
         self._most = most_crashes, most_losses
         #: by name: how often a worker crashed, and went away, at sending it; as long as it did not come
         self._ends: dict[str, tuple[int, int]] = {}
@@ -158,6 +163,8 @@ class Outputs:
         output.holders.clear()
         output.made = False
         output.attempt = 0
+        if output.grant:
+            self._resources.release(output)
         if output.fetching is not None:
             output.fetching = None
             self.fetching.pop(output.name, None)

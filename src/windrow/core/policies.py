@@ -7,12 +7,12 @@ answered by the loop with ``OrderPolicy.replan``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from windrow.core.records import NO_LIMITS
+from windrow.core.records import NO_LIMITS, Needs
 
 if TYPE_CHECKING:
-    from windrow.core.records import CostSums, Needs, Plan, PlanJob, StepCost, Task
+    from windrow.core.records import CostSums, Measurement, Plan, PlanJob, StepCost, Task
 
 # -- tries, limits and costs -------------------------------------------------------------------------------
 
@@ -35,18 +35,49 @@ NO_TRIES = Tries()
 RECENT = 0.2
 
 
+class TooMuch(NamedTuple):
+    """An attempt that used more than it was allowed, as the policy is asked about it."""
+
+    task: Task
+    tries: Tries  #: with this one
+    moved: bool  #: it ran in another order than the written one
+    divisible: bool  #: it has several units of rows
+    limit: tuple[str, float] | None  #: the resource, and how much was allowed; None: it raised MemoryError
+
+
+class Answer(NamedTuple):
+    """What is done about a task that used too much."""
+
+    #: again in the written order, on a fresh worker or with more; in parts; not at all
+    act: Literal["written", "fresh", "larger", "split", "fail"]
+    needs: Needs | None = None  #: of the next attempt, where that has more
+
+
 class LaunchPolicy:
-    """Limits as the user set them, for tasks that run rows, and costs of calls as they were measured."""
+    """What a launch is given and may use, learned from what launches used.
+
+    This one takes limits as the user set them, for tasks that run rows; calls may use the memory that they ask for.
+    """
 
     def __init__(self, limits: Needs = NO_LIMITS) -> None:
         self.limits = limits
         self._seconds: dict[str, float] = {}  #: by category, for a size of one
+        self._latest = NO_LIMITS, NO_LIMITS  #: needs of the call that was asked for last, and its limits
 
-    def seen(self, task: Task, wall: float) -> None:
-        """Learn how long a task took; one without a size, such as a merge, tells nothing of the others."""
+    def grant(self, task: Task, tries: Tries) -> tuple[Needs, Needs]:  # noqa: ARG002 - others learn from them
+        """Say what the next attempt at a task needs, and how much it may use."""
+        needs = task.needs
+        if task.twin:
+            return needs, self.limits
+        if needs is not self._latest[0]:  # most have the needs of the one before
+            self._latest = needs, Needs(tuple([part for part in needs.amounts if part[0] == "memory"]))
+        return self._latest
+
+    def seen(self, task: Task, measured: Measurement) -> None:
+        """Learn from an attempt that was accepted; rows have accounts, and merges tell nothing of other tasks."""
         category, size = task.category, task.size
-        if size:
-            seconds = wall / size
+        if size and not task.twin:
+            seconds = measured.wall / size
             known = self._seconds.get(category)
             self._seconds[category] = seconds if known is None else known + RECENT * (seconds - known)
 
@@ -54,6 +85,27 @@ class LaunchPolicy:
         """Predict the seconds of a task; None where nothing is known."""
         seconds = self._seconds.get(task.category)
         return seconds * task.size if seconds is not None and task.size else None
+
+    def exhausted(self, found: TooMuch) -> Answer:
+        """Blame the order first, then the shape, then the worker, then the task.
+
+        A worker that has grown before may be the reason, so that rows are blamed only when a worker that had run
+        nothing failed on them too. A call gets twice the memory once.
+        """
+        task, limit = found.task, found.limit
+        if found.moved:
+            return Answer("written")
+        if task.twin:
+            if found.divisible:
+                return Answer("split")
+            # Threads, which have no limits, share their memory: no worker is fresh.
+            return Answer("fail" if found.tries.fresh or limit is None else "fresh")
+        if (limit is None or limit[0] == "memory") and found.tries.exhaustions == 1:
+            amounts = dict(task.needs.amounts)
+            amounts["memory"] = 2 * (amounts.get("memory") or (limit[1] if limit is not None else 0.0))
+            if amounts["memory"]:
+                return Answer("larger", replace(task.needs, amounts=Needs.of(amounts).amounts))
+        return Answer("fail")
 
 
 # -- shape, order, safety ----------------------------------------------------------------------------------

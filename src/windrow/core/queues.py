@@ -179,7 +179,10 @@ class Queues:
         self.queued -= attempt.queued
         if not chain.attempts:
             worker.chain = None
-            self._resources.free(chain.grant)
+            if chain.cls.lasting and state is AttemptState.ACCEPTED and counts:
+                self._resources.keep(chain.grant, node.outputs)
+            else:
+                self._resources.free(chain.grant)
             if worker.drain is None:
                 self._resources.set_idle(worker)
         if state is not AttemptState.LOST:

@@ -29,6 +29,8 @@ class Needs:
     """Amounts per named resource: what a task asks for, or a pool offers."""
 
     amounts: tuple[tuple[str, float], ...] = ()  #: sorted by name, no zeros, so that equal needs are equal
+    #: (resource, output of the task): it stays taken as long as that exists, as room on a disk does
+    lasting: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, amounts: Mapping[str, float]) -> Needs:
@@ -51,6 +53,7 @@ class Granted(NamedTuple):
     name: str
     amount: float
     units: tuple[int, ...] = ()  #: which devices, where the pool numbers them
+    until: str = ""  #: the output with which it is given back; "": with the end of the attempt
 
 
 Grant: TypeAlias = tuple[Granted, ...]

@@ -9,8 +9,8 @@ from heapq import heappush
 from typing import TYPE_CHECKING
 
 from windrow.core.graph import count_try
-from windrow.core.policies import NO_TRIES
-from windrow.core.records import Failure, FailureKind, Needs
+from windrow.core.policies import NO_TRIES, TooMuch
+from windrow.core.records import Failure, FailureKind
 from windrow.core.retry import BACK_OFF_S, EXPLAINED, KILLED, UNTOUCHED, is_forgiven
 from windrow.core.transitions import AttemptState, TaskState
 
@@ -182,33 +182,24 @@ class Recovery:
         return True
 
     def _settle_exhausted(self, attempt: Attempt, failure: Failure, limit: happened.Exhausted | None) -> None:
-        """A task used too much: the order is blamed first, then the shape, then the worker, then the task.
-
-        A worker that has grown before may be the reason, so that rows are blamed only when a worker that had run
-        nothing failed on them too. A call gets twice the memory once.
-        """
+        """A task used too much: do what the launch policy answers; the feeder divides what is given up."""
         node = attempt.node
         task, tries = node.task, node.tries
-        again = False
-        if attempt.plan.moved and self._feeder is not None:
+        allowed = None if limit is None else (limit.resource, limit.limit)
+        moved = attempt.plan.moved and self._feeder is not None
+        act, needs = self._scheduler.policy.exhausted(TooMuch(task, tries, moved, self._is_divisible(node), allowed))
+        if act == "written" and self._feeder is not None:
             self._feeder.blame_order(task.category)
             node.tries = tries._replace(exhaustions=tries.exhaustions - 1)  # the order's fault
-            again = True
-        elif task.twin:
-            # Threads, which have no limits, share their memory: no worker is fresh.
-            again = node.fresh = not (self._is_divisible(node) or tries.fresh or limit is None)
-        elif (limit is None or limit.resource == "memory") and tries.exhaustions == 1:
-            amounts = dict(task.needs.amounts)
-            amounts["memory"] = 2 * (amounts.get("memory") or (limit.limit if limit is not None else 0.0))
-            larger = Needs.of(amounts)
-            if larger != task.needs and self._scheduler.dispatch.is_possible(larger):
-                node.task = task._replace(needs=larger)
-                again = True
-        if again:
-            self._graph.back(node)
+        elif act == "fresh":
+            node.fresh = True
+        elif act == "larger" and needs is not None and self._scheduler.dispatch.is_possible(needs):
+            node.task = task._replace(needs=needs)
         else:
             attempt.worker.proven = True
             self.give_up(node, failure)
+            return
+        self._graph.back(node)
 
     def give_up(self, node: Node, failure: Failure) -> None:
         if node.fed:

@@ -14,6 +14,7 @@ from windrow.core.records import IO, Granted, Needs, make_record
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
+    from windrow.core.outputs import Output
     from windrow.core.records import Grant, Life, Worker
     from windrow.core.workers import WorkerState
 
@@ -34,17 +35,17 @@ class Pool:
         self.grants = 0  #: parts of grants that are out
         self.shrunk = False  #: more is taken than offered, as it offered more before
 
-    def take(self, name: str, amount: float, taken: float) -> Granted:
+    def take(self, name: str, amount: float, taken: float, until: str) -> Granted:
         """Take an amount of what is offered, of which ``taken`` is taken already."""
         self.taken[name] = taken + amount
         self.grants += 1
         units: tuple[int, ...] = ()
         if self.units and name in self.units:
             units = tuple([heappop(self.units[name]) for _ in range(min(int(amount), len(self.units[name])))])
-        return make_record(Granted, (self.name, name, amount, units))
+        return make_record(Granted, (self.name, name, amount, units, until))
 
     def give(self, part: Granted) -> None:
-        _, name, amount, units = part
+        _, name, amount, units, _ = part
         self.taken[name] -= amount
         self.grants -= 1
         if not self.grants:
@@ -71,14 +72,13 @@ class Site:
 class NeedsClass:
     """Tasks with the same needs: which of them is next, and what they wait for."""
 
-    __slots__ = ("blocked_on", "io", "limits", "listed", "needs", "parts", "possible", "queue", "version", "waiting")
+    __slots__ = ("blocked_on", "io", "lasting", "listed", "needs", "parts", "possible", "queue", "version", "waiting")
 
     def __init__(self, needs: Needs) -> None:
         self.needs = needs
         self.io = any(name == IO for name, _ in needs.amounts)
         self.parts = tuple(part for part in needs.amounts if part[0] != IO)  #: what pools must have
-        #: what its calls may use: of memory what they ask for
-        self.limits = Needs(tuple(part for part in needs.amounts if part[0] == "memory"))
+        self.lasting = dict(needs.lasting)  #: by resource: the output with which it is given back
         self.queue: list[tuple[int, int, int, object]] = []  #: heap of the dispatch
         self.listed = -1  #: entry of its queue by which it is known among the first of all classes; -1: none
         self.waiting = 0  #: tasks in the queue
@@ -97,6 +97,7 @@ class Resources:
         self.version = 0  #: grows when something else is offered
         self.grants = 0  #: so far
         self.reserved: dict[Site, NeedsClass] = {}  #: nothing else is placed there until the class fits
+        self.lasting = 0  #: parts of grants that outputs keep
 
     # -- who offers what
 
@@ -200,7 +201,7 @@ class Resources:
             for pool in worker.site.pools:
                 taken = pool.taken.get(name, 0)
                 if pool.offers.get(name, 0) - taken >= amount * ENOUGH:
-                    grant.append(pool.take(name, amount, taken))
+                    grant.append(pool.take(name, amount, taken, cls.lasting.get(name, "") if cls.lasting else ""))
                     break
             else:
                 raise InternalError(f"worker {worker.id} and its pools have no {name}={amount:g} free")
@@ -212,6 +213,22 @@ class Resources:
             pool = self.pools.get(part.pool)
             if pool is not None:
                 pool.give(part)
+
+    def keep(self, parts: Grant, outputs: dict[str, Output]) -> None:
+        """A task is done: what lasts as long as an output of it is taken with that, the rest is free."""
+        for part in parts:
+            output = outputs.get(part.until)
+            if output is None:
+                self.free((part,))
+            else:
+                output.grant += (part,)
+                self.lasting += 1
+
+    def release(self, output: Output) -> None:
+        """An output is gone, and what was taken with it is free."""
+        self.lasting -= len(output.grant)
+        self.free(output.grant)
+        output.grant = ()
 
 
 def _own(life: Life) -> str:

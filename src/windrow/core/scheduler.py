@@ -53,7 +53,7 @@ class Scheduler:
         batch = self.batch = Batch()
         self.resources = Resources()
         self.workers = Workers(self.resources, self.options, self.spent)
-        self.outputs = Outputs(batch, feeder, self.options.crashes, MOST_LOSSES)
+        self.outputs = Outputs(batch, feeder, self.resources, self.options.crashes, MOST_LOSSES)
         self.queues = Queues(self)
         self.dispatch = Dispatch(self)
         self.graph = Graph(batch, self.outputs, self.queues, self.dispatch)
@@ -157,14 +157,21 @@ class Scheduler:
         if dispatch.fresh or self.options.io_workers:
             self._order_workers()
         if dispatch.ready and self._nobody_comes:
-            for node in dispatch.impossible():
-                if node.id in self.graph.open:  # it may have ended with another
-                    self.recovery.give_up(node, too_large(node, self.resources))
+            self._give_up_impossible()
         queues.wake = None
         if self.resources.open and queues.attempts and not dispatch.ready:
             self._help_idle()
         if self.times or self.workers.pauses or queues.wake != self._woken:
             self._set_wake()
+
+    def _give_up_impossible(self) -> None:
+        """Fail tasks that no worker could run, or none any more, as outputs keep what they need."""
+        nodes = self.dispatch.impossible()
+        if self.resources.lasting and self.closed and not (self.queues.attempts or self.outputs.fetching):
+            nodes = list(self.dispatch.ready.values())
+        for node in nodes:
+            if node.id in self.graph.open:  # it may have ended with another
+                self.recovery.give_up(node, too_large(node, self.resources))
 
     @property
     def _nobody_comes(self) -> bool:
@@ -437,8 +444,7 @@ class Scheduler:
                 self.queues.end(attempt, AttemptState.DISCARDED)
                 self._discard_fed(attempt, event)
                 return
-        else:
-            self.policy.seen(node.task, measured.wall)
+        self.policy.seen(node.task, measured)
         self.queues.end(attempt, AttemptState.ACCEPTED)
         if node.attempts:
             self.queues.call_off(node)  # a twin of it

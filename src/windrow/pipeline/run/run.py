@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import contextmanager
+import warnings
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -83,8 +84,13 @@ def run_pipeline(
         if directory is not None:
             result.rundir = str(directory.path)
             result.environment = environment()
-            result.notes = (*result.notes, *keep(result, directory))
-            directory.write_manifest({ORDERS: orders_to_keep(pipeline, definition)})
+            try:
+                result.notes = (*result.notes, *keep(result, directory))
+                directory.write_manifest({ORDERS: orders_to_keep(pipeline, definition)})
+            except OSError as error:  # a full disk: what is in memory is whole
+                said = f"the result is not kept in {directory.path}: {error}; save it elsewhere, it is in memory alone"
+                warnings.warn(said, stacklevel=2)
+                result.notes = (*result.notes, said)
         if failure is not None:
             raise failure
         return result
@@ -330,7 +336,8 @@ def running_in(options: Options, definition: Definition, source: Source) -> Iter
             yield directory
         except BaseException as error:
             words = str(error) if isinstance(error, WindrowError) else f"{type(error).__name__}: {error}"
-            directory.write_manifest({"state": "failed", "error": words, "ended": _now()})
+            with suppress(OSError):  # what failed the run is told, not that this has no room either
+                directory.write_manifest({"state": "failed", "error": words, "ended": _now()})
             raise
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from windrow.errors import EngineError
+from windrow.errors import EngineError, error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -248,7 +248,7 @@ def portable(error: BaseException, worker: int) -> Any:
     Pickling an exception loses its traceback, its cause and sometimes its notes, and many exceptions can be pickled but
     not be made again. So what was seen here is written down as text, and nothing is trusted.
     """
-    words = f"{type(error).__module__}.{type(error).__qualname__}: {_text(error)}"
+    words = f"{type(error).__module__}.{type(error).__qualname__}: {error_text(error)}"
     notes = [str(note) for note in getattr(error, "__notes__", ())]
     if error.__traceback__ is not None:
         story = "".join(traceback.format_exception(error)).rstrip()
@@ -259,13 +259,6 @@ def portable(error: BaseException, worker: int) -> Any:
         causes.append(_round_trip(cause))
         cause = cause.__cause__
     return _Sealed(_unseal, _round_trip(error), words, notes, causes)
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as second:  # noqa: BLE001 - an exception that cannot even say what it is
-        return f"(its text cannot be made: {second!r})"
 
 
 def _remade(error: BaseException, *, whole: bool) -> _Sealed:

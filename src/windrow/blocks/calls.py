@@ -7,6 +7,7 @@ always through the same door.
 from __future__ import annotations
 
 import copy
+import os
 import signal
 import threading
 from contextlib import contextmanager
@@ -336,6 +337,7 @@ class Caller:
 @contextmanager
 def _within_step() -> Iterator[None]:
     """Make an error of what would end the program, or pass for something else, if a step raises it."""
+    process = os.getpid()
     try:
         yield
     except SystemExit as error:
@@ -347,6 +349,9 @@ def _within_step() -> Iterator[None]:
         if isinstance(error, KeyboardInterrupt) and at_driver and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             raise  # Ctrl-C arrives there, and not in the processes of workers
         raise RuntimeError(f"a step raised {type(error).__name__}: {error_text(error)}") from error
+    finally:
+        if os.getpid() != process:
+            os._exit(1)  # a child that the step forked and did not end: the rows are those of its parent
 
 
 def _own(argument: Any, pick: Pick) -> Any:

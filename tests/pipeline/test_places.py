@@ -277,6 +277,24 @@ def test_a_run_that_changes_over_has_the_same_answer() -> None:
     assert again["total"] == expected["total"]
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("eager")
+def test_a_run_that_changed_over_does_not_wait_for_a_worker_that_hangs(tmp_path: Path) -> None:
+    """Its rows are done by another worker meanwhile, as in a run that had processes from the beginning."""
+    home, hangs = os.getpid(), tmp_path / "hangs"
+
+    def count(x: Any) -> Any:
+        if os.getpid() != home and not hangs.exists():
+            hangs.touch()
+            signal.pause()
+        return len(x)
+
+    result = summing(extra=count).run(large(400_000), workers=2, chunk=2000, progress=False)
+    assert result.engine == "processes"
+    assert hangs.exists()
+    assert result["count"] == 400_000
+
+
 @pytest.mark.usefixtures("eager")
 def test_threads_stay_where_processes_cannot_be_used() -> None:
     source = large()

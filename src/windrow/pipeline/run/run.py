@@ -196,12 +196,12 @@ class _Run:
                     supply.writer.end()
 
     def _make_scheduler(self, engine: Engine) -> Scheduler:
-        can = engine.capabilities
+        can, may_switch = engine.capabilities, self.choice.may_switch
         return Scheduler(
             self.rows,
             LaunchPolicy(limits(self.options)),
             SchedulerOptions(
-                open=self.supply.open_ended, restart=can.can_restart or self.choice.may_switch, speculate=can.can_kill
+                open=self.supply.open_ended, restart=can.can_restart or may_switch, speculate=can.can_kill or may_switch
             ),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from dataclasses import replace
 from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
@@ -193,10 +194,14 @@ class Session(NamedOptions):
             return self.call(own, arguments, keywords)
         declared = self._functions.declare(function)
         try:
-            return self.call(declared, arguments, keywords)
+            future = self.call(declared, arguments, keywords)
         finally:
             if id(function) not in self._functions.known:
                 self._traits.pop(id(declared), None)
+        if self._packer is not None and type(future) is Future and future.call.key is None:
+            # It was packed: a future does not keep what a function sees that was made for one call.
+            future.call.declared = replace(declared, function=abs)
+        return future
 
     def call(
         self, declared: Declared, arguments: tuple[Any, ...], keywords: Mapping[str, Any], kind: type[Future] = Future

@@ -344,7 +344,7 @@ def test_a_command_that_gathers_goes_on_without_what_was_ignored(engine: str, tm
         return "test {x} != b; echo {x} > {out}"
 
     @wr.command
-    def merge(parts: wr.InFiles, out: wr.OutFile) -> str:
+    def merge(parts: wr.InFile, out: wr.OutFile) -> str:
         return "cat {parts} > {out}"
 
     with wr.Session(engine=engine, workers=1):

@@ -7,7 +7,6 @@ import threading
 import warnings
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -42,7 +41,7 @@ from windrow.run.loop import run as run_loop
 from windrow.shape.capped import CappedUntilReordered
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import Guided
-from windrow.store.rundir import RunDirectory
+from windrow.store.rundir import RunDirectory, time_text
 from windrow.watch.environment import commit_of, environment, installed_packages
 from windrow.watch.log import EventLog
 from windrow.watch.progress import watching
@@ -337,7 +336,7 @@ def running_in(options: Options, definition: Definition, source: Source) -> Iter
         except BaseException as error:
             words = str(error) if isinstance(error, WindrowError) else f"{type(error).__name__}: {error}"
             with suppress(OSError):  # what failed the run is told, not that this has no room either
-                directory.write_manifest({"state": "failed", "error": words, "ended": _now()})
+                directory.write_manifest({"state": "failed", "error": words, "ended": time_text()})
             raise
 
 
@@ -351,7 +350,7 @@ def _facts(options: Options, definition: Definition, source: Source) -> dict[str
         "windrow": __version__,
         "pipeline": definition.name,
         "state": "running",
-        "started": _now(),
+        "started": time_text(),
         "options": chosen,
         "regions": {region: dict(cuts) for region, cuts in definition.regions.items()},
         "steps": {name: step.kind for name, step in definition.steps.items()},
@@ -370,7 +369,3 @@ def _home(definition: Definition) -> Path | None:
         if code is not None and Path(code.co_filename).is_file():
             return Path(code.co_filename).parent
     return None
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -36,7 +36,7 @@ def write_whole(
                 os.fsync(stream.fileno())
         part.replace(path)
     except BaseException as error:
-        if isinstance(error, OSError) and error.filename is None:
+        if isinstance(error, OSError) and error.errno and error.filename is None:
             error.filename = str(path)  # of a full disk the system tells no name
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)

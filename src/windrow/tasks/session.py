@@ -352,11 +352,14 @@ class Session(NamedOptions):
             things = list(things)
         self.versions.refuse("session.gather", things)
 
+        asked: list[Future] = []
+
         # All are asked for before the first is waited for.
         def ask(thing: Any) -> Any:
             latest = self.latest(thing)
             if isinstance(latest, Future):
                 self.prepare(latest)
+                asked.append(latest)
             return thing
 
         def value(thing: Any) -> Any:
@@ -366,7 +369,12 @@ class Session(NamedOptions):
             return latest.result() if isinstance(latest, Future) else thing
 
         map_nested(things, ask)
-        return map_nested(things, value)
+        try:
+            return map_nested(things, value)
+        except KeyboardInterrupt as error:
+            for one in () if hasattr(error, "__notes__") else asked:  # of the user, not of a task
+                one.cancel()
+            raise
 
     def barrier(self, timeout: float | None = None) -> None:
         """Wait until every task that was called has ended, well or badly."""

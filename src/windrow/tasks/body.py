@@ -9,6 +9,7 @@ import functools
 import inspect
 import os
 from contextvars import ContextVar
+from numbers import Number
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -111,10 +112,23 @@ def run_body(
             return {0: result}
         else:
             _returned(releasing, result)
+    except Exception as error:
+        if release is not None:  # of many calls, which one it was
+            given = [_brief(one) for one in arguments] + [f"{key}={_brief(one)}" for key, one in keywords.items()]
+            error.add_note(f"called as {name}({', '.join(given)})")
+        raise
     finally:
         releasing.end_fork()
         _releasing.reset(token)
     return releasing.made
+
+
+def _brief(given: Any) -> str:
+    """Short text of an argument: plain values as they are, of all else the type."""
+    if given is not None and not isinstance(given, (str, Number, os.PathLike)):
+        return type(given).__name__
+    text = repr(given)
+    return text if len(text) <= 80 else f"{text[:38]}...{text[-38:]}"
 
 
 def _drain(releasing: _Releasing, generator: Any) -> None:

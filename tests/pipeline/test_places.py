@@ -261,6 +261,17 @@ def summing(odd: Any = None, extra: Any = None) -> wr.Pipeline:
     return made
 
 
+@pytest.mark.parametrize(("cores", "granted"), [(64, 2), (3, 1), (2, 0)])
+def test_random_numbers_take_no_more_cores_than_workers_do(
+    cores: int, granted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grants: list[int] = []
+    monkeypatch.setattr("windrow.pipeline.run.run.granted_cores", lambda _: cores)
+    monkeypatch.setattr("windrow.pipeline.run.run.ahead.grant", grants.append)
+    summing().run(large(2000), engine="threads", workers=2, progress=False)
+    assert grants == [granted, 0]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 def test_a_run_that_changes_over_has_the_same_answer() -> None:

@@ -185,7 +185,8 @@ class _Run:
             watchers: list[Observer] = [*observers, grace]
             watchers += [watcher for watcher in (log, supply.writer) if watcher is not None]
             if choice.kind != "processes":
-                ahead.grant(granted_cores(os.environ) - (1 if choice.kind == "inline" else choice.workers))
+                busy = 1 if choice.kind == "inline" else choice.workers
+                ahead.grant(min(granted_cores(os.environ) - busy, busy))  # one beside each worker, if there is a core
             try:
                 return run_loop(scheduler, engine, self.workload, observers=watchers, collector=collector, inbox=inbox)
             finally:

@@ -76,6 +76,7 @@ __all__ = [
     "UnknownNameError",
     "UsageError",
     "WindrowError",
+    "error_text",
     "nearest",
 ]
 
@@ -88,6 +89,14 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
     if not close:
         return ""
     return "; did you mean " + " or ".join(repr(lowered[key]) for key in close) + "?"
+
+
+def error_text(error: BaseException) -> str:
+    """Return what an exception says of itself, which is the user's code too and may raise."""
+    try:
+        return str(error)
+    except Exception as again:  # noqa: BLE001 - whatever it raises, there is no text
+        return f"(its text raised {type(again).__name__})"
 
 
 class WindrowError(Exception):

@@ -294,6 +294,10 @@ class Speechless(Exception):
         raise TypeError("no words")
 
 
+class OwnBase(BaseException):
+    """No ``Exception``: what a library ends a thread with."""
+
+
 def raising(what: str, x: Any) -> Any:
     if what == "speechless":
         raise Speechless
@@ -301,6 +305,8 @@ def raising(what: str, x: Any) -> Any:
         raise GeneratorExit
     if what == "interrupt":
         raise KeyboardInterrupt
+    if what == "own":
+        raise OwnBase("of a library")
     if what == "windrow":
         raise UsageError("not like that")
     error = ValueError("again")
@@ -318,6 +324,7 @@ def raising(what: str, x: Any) -> Any:
         ("speechless", "raised Speechless: .its text raised TypeError"),
         ("generator", "a step raised GeneratorExit"),
         ("interrupt", "a step raised KeyboardInterrupt"),
+        ("own", "a step raised OwnBase: of a library"),
         ("windrow", "not like that"),
         ("itself", "raised ValueError: again"),
         ("circle", "raised ValueError: again"),

@@ -58,13 +58,14 @@ def world(
     plans: dict[str, Plan] | None = None,
     policies: Policies | None = None,
     begin: bool = True,
+    shares: bool = False,
     **options: Any,
 ) -> World:
     feeder = RowFeeder(specs, policies or Policies(Fixed(chunk)), RowOptions(**(rows or {})), plans)
     policy = LaunchPolicy(limits or Needs())
     scheduler = Scheduler(feeder, policy, Options(**options))
     inputs = {spec.id: borders(30) for spec in specs}
-    made = World(scheduler, workers, inputs=inputs)
+    made = World(scheduler, workers, inputs=inputs, shares=shares)
     if begin:
         made.begin()
     return made
@@ -617,6 +618,15 @@ def test_when_one_is_lost_or_fails_the_other_goes_on_and_the_second_failure_deci
     finish_all(made)
     assert made.end is not None
     assert made.end.status == "failed"
+
+
+def test_a_thread_cannot_be_ended_so_its_task_is_not_run_twice() -> None:
+    """Also where processes may come later, and copies are allowed."""
+    assert straggler().scheduler.spent.copies == 1
+    made = straggler(shares=True)
+    assert made.scheduler.spent.copies == 0
+    finish_all(made)
+    assert made.rows_taken() == [Rows(0, n, n + 10) for n in range(0, 40, 10)]
 
 
 def test_nothing_runs_twice_unless_it_may() -> None:

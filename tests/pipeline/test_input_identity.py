@@ -82,6 +82,27 @@ def test_a_worker_that_opens_another_file_than_the_first_one_did_says_so(tmp_pat
         analysis.run(source, engine="processes", workers=1, chunk=ROWS // UNITS, progress=False)
 
 
+def test_a_file_that_is_replaced_just_after_it_was_opened_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a worker reads is the old file, and whatever opens it next reads the new one, of the same footer."""
+    path = tmp_path / "rows.parquet"
+    write(path, 1.0)
+    source = wr.data.open(str(path), grid=ROWS // UNITS)
+    opened = type(source).open
+
+    def open_then_replace(self: Any, index: int) -> Any:
+        reader = opened(self, index)
+        if not path.with_suffix(".old").exists():
+            path.rename(path.with_suffix(".old"))
+            path.write_bytes(path.with_suffix(".old").read_bytes())
+        return reader
+
+    monkeypatch.setattr(type(source), "open", open_then_replace)
+    with pytest.raises(CorruptFileError, match=r"rows\.parquet was replaced while it was being read"):
+        summing(lambda _: None, path, 3).run(source, engine="inline", chunk=ROWS // UNITS, progress=False)
+
+
 def test_a_file_that_stays_is_read(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     write(path, 1.0)

@@ -261,6 +261,17 @@ def summing(odd: Any = None, extra: Any = None) -> wr.Pipeline:
     return made
 
 
+@pytest.mark.parametrize(("cores", "granted"), [(64, 2), (3, 1), (2, 0)])
+def test_random_numbers_take_no_more_cores_than_workers_do(
+    cores: int, granted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grants: list[int] = []
+    monkeypatch.setattr("windrow.pipeline.run.run.granted_cores", lambda _: cores)
+    monkeypatch.setattr("windrow.pipeline.run.run.ahead.grant", grants.append)
+    summing().run(large(2000), engine="threads", workers=2, progress=False)
+    assert grants == [granted, 0]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 def test_a_run_that_changes_over_has_the_same_answer() -> None:
@@ -275,6 +286,24 @@ def test_a_run_that_changes_over_has_the_same_answer() -> None:
     again = made.run(source, workers=2, chunk=2000, progress=False)
     assert any("processes, because in an earlier run" in line for line in again.decisions)
     assert again["total"] == expected["total"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("eager")
+def test_a_run_that_changed_over_does_not_wait_for_a_worker_that_hangs(tmp_path: Path) -> None:
+    """Its rows are done by another worker meanwhile, as in a run that had processes from the beginning."""
+    home, hangs = os.getpid(), tmp_path / "hangs"
+
+    def count(x: Any) -> Any:
+        if os.getpid() != home and not hangs.exists():
+            hangs.touch()
+            signal.pause()
+        return len(x)
+
+    result = summing(extra=count).run(large(400_000), workers=2, chunk=2000, progress=False)
+    assert result.engine == "processes"
+    assert hangs.exists()
+    assert result["count"] == 400_000
 
 
 @pytest.mark.usefixtures("eager")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 import windrow as wr
 from windrow.errors import StepError, UsageError
+from windrow.store import atomic_write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,3 +155,48 @@ def test_the_content_of_files_that_steps_use_is_recorded(tmp_path: Path) -> None
     assert contents["total"]["factor"] == scale.fingerprint
     assert "golden" in contents
     assert "positive" not in contents
+
+
+class Full:
+    """A disk on which nothing fits any more, from the moment that is asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._write, self.full = atomic_write._write_all, False
+        monkeypatch.setattr(atomic_write, "_write_all", self)
+
+    def __call__(self, *given: Any) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._write(*given)
+
+
+def test_a_full_disk_does_not_cost_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Full(monkeypatch)
+    analysis = counting()
+
+    @analysis.output
+    def total(x: Any) -> float:
+        disk.full = True
+        return float(x.sum())
+
+    with pytest.warns(
+        UserWarning, match=r"the result is not kept in .*No space left.*result\.pickle.*save it elsewhere"
+    ):
+        result = analysis.run({"x": np.arange(5)}, rundir=tmp_path / "run", engine="inline", progress=False)
+    assert result.complete
+    assert result["total"] == 10
+    assert "the result is not kept" in result.notes[-1]
+    assert not list((tmp_path / "run").glob("*.part"))
+
+
+def test_a_full_disk_does_not_hide_why_a_run_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Full(monkeypatch)
+    analysis = wr.Pipeline("failing")
+
+    @analysis.output
+    def total(x: Any) -> float:
+        disk.full = True
+        raise ValueError("no such thing")
+
+    with pytest.raises(StepError, match="no such thing"):
+        analysis.run({"x": np.arange(5)}, rundir=tmp_path / "run", engine="inline", progress=False)

@@ -337,6 +337,21 @@ def test_rules_for_failures_hold_for_commands(engine: str, tmp_path: Path) -> No
             assert wr.command(lambda: "exit 5")().result() is None
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_command_that_gathers_goes_on_without_what_was_ignored(engine: str, tmp_path: Path) -> None:
+    @wr.command(on_failure="ignore")
+    def align(x: str, out: wr.OutFile) -> str:
+        return "test {x} != b; echo {x} > {out}"
+
+    @wr.command
+    def merge(parts: wr.InFile, out: wr.OutFile) -> str:
+        return "cat {parts} > {out}"
+
+    with wr.Session(engine=engine, workers=1):
+        merge([align(x, tmp_path / x) for x in "abc"], tmp_path / "merged")
+    assert (tmp_path / "merged").read_text() == "a\nc\n"
+
+
 # -- what they use
 
 

@@ -319,5 +319,5 @@ def test_a_session_says_what_was_not_reusable() -> None:
         said = opened.explain()
     refused = opened.reuse_stats.not_reusable
     assert refused >= 4
-    assert f"{refused} calls were not reusable: argument 'thing'" in said
-    assert f"(task {size.declared.name!r}, 3 of them)" in said
+    assert f"3 of {refused} calls were not reusable: argument 'thing' " in said
+    assert said.count(f"(task {size.declared.name!r})") >= 2  # each reason by itself

@@ -391,14 +391,33 @@ def test_globals_are_found_through_whatever_leads_to_them() -> None:
         assert session.submit(names["by_table"], 1).result() == -1
 
 
-def test_what_waits_in_memory_is_bounded() -> None:
+def of_an_argument(session: wr.Session, array: Any) -> Any:
+    return session.submit(total_and_change, array, 0)
+
+
+def of_a_closure(session: wr.Session, array: Any) -> Any:
+    return session.submit(lambda: float(array.sum()))
+
+
+def of_a_list_in_a_closure(session: wr.Session, array: Any) -> Any:
+    arrays = [array]
+    return session.submit(lambda: float(arrays[0].sum()))
+
+
+def of_a_default(session: wr.Session, array: Any) -> Any:
+    return session.submit(lambda one=array: float(one.sum()))
+
+
+@pytest.mark.parametrize("call", [of_an_argument, of_a_closure, of_a_list_in_a_closure, of_a_default])
+def test_what_waits_in_memory_is_bounded(call: Any) -> None:
     session = wr.Session(engine="processes", workers=2)
     packer = session._driver._packer
     assert packer is not None
     packer._most = 20e6
     made, most = [], 0
     for number in range(40):  # 8 MB each, which nobody else keeps
-        made.append(session.submit(total_and_change, np.full(1_000_000, number), 0))
+        made.append(call(session, np.full(1_000_000, number)))
+        assert not packer._arrays._known  # the array is gone: nothing keeps it but what was sent
         most = max(most, packer._arrays.bytes_left())
     assert session.gather(made) == [1e6 * number for number in range(40)]
     assert most <= 20e6 + 8e6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ import pytest
 
 import windrow as wr
 from windrow.errors import DependencyError, TaskError, UsageError
+from windrow.tasks.future import Future
 
 engines = pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
 parallel = pytest.mark.parametrize("engine", ["threads", "processes"])
@@ -185,6 +187,57 @@ def test_many_cancels_and_withdrawals_do_not_break_a_session(engine: str) -> Non
 
 
 # -- failures in odd places
+
+
+@parallel
+def test_tasks_of_a_gather_that_is_interrupted_are_not_begun(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a notebook the session is still open then."""
+    home, waits, gate, begun = os.getpid(), tmp_path / "waits", tmp_path / "gate", tmp_path / "begun"
+    result = Future.result
+
+    def wait(future: Any) -> Any:
+        waits.touch()
+        return result(future)
+
+    def interrupt() -> None:
+        until(waits.exists)
+        os.kill(home, signal.SIGINT)
+        until(gate.exists)
+
+    with wr.Session(engine=engine, workers=1) as session:
+        first = session.submit(interrupt)
+        rest = [session.submit(begun.touch) for _ in range(5)]
+        monkeypatch.setattr(Future, "result", wait)
+        with pytest.raises(KeyboardInterrupt):
+            session.gather([rest, first])
+        gate.touch()
+        assert session.submit(abs, -3).result() == 3
+        assert [one.cancelled() for one in rest] == [True] * 5
+    assert not begun.exists()
+
+
+def test_functions_of_numpy_do_not_take_futures_for_values() -> None:
+    with wr.Session(engine="threads", workers=1) as session:
+        made: list[Any] = [session.submit(np.ones, 3) for _ in range(2)]
+        with pytest.raises(UsageError, match=r"numpy\.stack was given a future, which is not its value"):
+            np.stack(made)
+        kept = np.array(made)
+        assert kept.dtype == object
+        assert np.stack(session.gather(list(kept))).shape == (2, 3)
+
+
+def test_the_line_of_a_cell_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source of a notebook's cell is known at home alone."""
+    cell = "def divides(x):\n    return 1 / x\n"
+    monkeypatch.setitem(linecache.cache, "<cell 7>", (len(cell), None, cell.splitlines(keepends=True), "<cell 7>"))
+    names: dict[str, Any] = {}
+    exec(compile(cell, "<cell 7>", "exec"), names)
+    with wr.Session(engine="processes", workers=1) as session, pytest.raises(ZeroDivisionError) as info:
+        session.submit(names["divides"], 0).result()
+    said = "".join(info.value.__notes__)
+    assert 'File "<cell 7>", line 2, in divides\n    return 1 / x\n' in said
 
 
 @engines

@@ -127,6 +127,7 @@ def test_a_failure_names_the_way_to_it(engine: str) -> None:
         with pytest.raises(ValueError, match="spilled") as own:
             bad.result(120)
         assert any("raised in task 'broken'" in one for one in own.value.__notes__)
+        assert "called as broken('spilled')" in own.value.__notes__
         with pytest.raises(DependencyError, match=r"'add' .* needs 'broken' .* ValueError: spilled") as info:
             later.result(120)
         assert isinstance(info.value.__cause__, ValueError)

@@ -7,6 +7,7 @@ always through the same door.
 from __future__ import annotations
 
 import copy
+import os
 import signal
 import threading
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from windrow.blocks.fetch_ahead import Lookahead
 from windrow.blocks.results import checked, joined
 from windrow.blocks.scalars import Jagged
 from windrow.core.records import StepCost
-from windrow.errors import StepError
+from windrow.errors import StepError, error_text
 from windrow.random import Rng, RowIds, identity_hash
 from windrow.random.ahead import Ahead
 
@@ -336,17 +337,21 @@ class Caller:
 @contextmanager
 def _within_step() -> Iterator[None]:
     """Make an error of what would end the program, or pass for something else, if a step raises it."""
+    process = os.getpid()
     try:
         yield
     except SystemExit as error:
         raise RuntimeError(f"a step must not end the program: sys.exit({error.code!r})") from error
-    except GeneratorExit as error:
-        raise RuntimeError("a step raised GeneratorExit") from error
-    except KeyboardInterrupt as error:
+    except Exception:
+        raise
+    except BaseException as error:
         at_driver = threading.current_thread() is threading.main_thread()
-        if at_driver and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        if isinstance(error, KeyboardInterrupt) and at_driver and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             raise  # Ctrl-C arrives there, and not in the processes of workers
-        raise RuntimeError("a step raised KeyboardInterrupt") from error
+        raise RuntimeError(f"a step raised {type(error).__name__}: {error_text(error)}") from error
+    finally:
+        if os.getpid() != process:
+            os._exit(1)  # a child that the step forked and did not end: the rows are those of its parent
 
 
 def _own(argument: Any, pick: Pick) -> Any:

@@ -15,23 +15,14 @@ import numpy as np
 from windrow.blocks.calls import Caller, Meter
 from windrow.blocks.columns import ColumnStore, rows_reading_nan
 from windrow.blocks.cutflow_counts import CountRecorder
-from windrow.blocks.failing import (
-    RowSearch,
-    RowsFailed,
-    data_error,
-    error_text,
-    is_about_rows,
-    named_error,
-    quiet,
-    raise_from,
-)
+from windrow.blocks.failing import RowSearch, RowsFailed, data_error, is_about_rows, named_error, quiet, raise_from
 from windrow.blocks.fragments import SavedPart, write_down
 from windrow.blocks.outputs import Leaf, evaluate_outputs, merge_leaves
 from windrow.blocks.purity import check_row_purity
 from windrow.blocks.results import UpDown, Verdict, fewer_rows
 from windrow.blocks.selection import RowSet, Selection, everything, keep, row_set, union
 from windrow.blocks.tree import Nodes, grow
-from windrow.errors import RowPurityError, StepError
+from windrow.errors import RowPurityError, StepError, error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from windrow.core.records import Failure, FailureKind, Rows
-from windrow.errors import DataError, StepError, WindrowError
+from windrow.errors import DataError, StepError, WindrowError, error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -147,14 +147,6 @@ def raise_from(named: Exception, error: Exception) -> NoReturn:
 def described(step: BoundStep | BoundOutput, error: Exception) -> str:
     kind = getattr(step, "kind", "output")
     return f"{kind} {step.name!r} raised {type(error).__name__}: {first_line(error)}"
-
-
-def error_text(error: BaseException) -> str:
-    """Return what an exception says of itself, which is the user's code too and may raise."""
-    try:
-        return str(error)
-    except Exception as again:  # noqa: BLE001 - whatever it raises, there is no text
-        return f"(its text raised {type(again).__name__})"
 
 
 def first_line(error: BaseException) -> str:

@@ -18,11 +18,11 @@ import numpy as np
 
 from windrow.blocks.calls import Meter, sealed
 from windrow.blocks.cutflow_counts import merge_counts
-from windrow.blocks.failing import LeftOut, RowsFailed, error_text, is_about_rows, named_error, raise_from
+from windrow.blocks.failing import LeftOut, RowsFailed, is_about_rows, named_error, raise_from
 from windrow.blocks.fetch_ahead import outputs_of
 from windrow.blocks.probe import bounded
 from windrow.blocks.program import NOMINAL
-from windrow.errors import MergeError
+from windrow.errors import MergeError, error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

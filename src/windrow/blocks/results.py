@@ -93,7 +93,7 @@ def check_column(step: str, value: Any, rows: int) -> Any:
         value = ak.from_numpy(value)
     elif not isinstance(value, (ak.Array, np.ndarray)) and _is_list(value):
         value = _array(value)
-    if not isinstance(value, (ak.Array, np.ndarray)) or np.ndim(_shell(value)) == 0:
+    if not (isinstance(value, ak.Array) or (isinstance(value, np.ndarray) and value.ndim)):
         raise StepResultError(
             f"column {step!r} must return one entry per row ({rows} rows) but returned {_describe(value)}"
         )
@@ -181,10 +181,6 @@ def _array(value: Any) -> Any:
         return np.asarray(value)
     except ValueError:
         return ak.Array(value)  # lists of different lengths
-
-
-def _shell(value: Any) -> Any:
-    return np.empty(1) if isinstance(value, ak.Array) else value
 
 
 def _describe(value: Any) -> str:

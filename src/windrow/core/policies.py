@@ -197,7 +197,7 @@ class Options:
     restart: bool = False  #: start a worker again when it is lost; needs an engine that can
     open: bool = False  #: more may be submitted; the run does not end before ``Closed``
     ahead: bool = False  #: short tasks are launched behind those that they read from
-    speculate: bool = False  #: run a straggler twice near the end; needs an engine that can kill
+    speculate: bool = False  #: run a straggler twice near the end, at workers that can be killed
     io_workers: int = 0  #: workers for input and output that may be started when tasks need them
     first_io: int = 0  #: number of the first of them at least
 

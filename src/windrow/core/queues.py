@@ -315,14 +315,17 @@ class Queues:
         self._next_look = now + LOOK_S
         if self.queued:
             self._recall(idle)
-        if self._options.speculate:
-            for worker in self._busy():
-                due = self.due(worker)
-                if due > now:  # those that are overdue are looked at now
-                    self.wake_at(max(due, now + LOOK_S))
+        for worker in self._doubled():
+            due = self.due(worker)
+            if due > now:  # those that are overdue are looked at now
+                self.wake_at(max(due, now + LOOK_S))
 
     def _busy(self) -> list[WorkerState]:
         return [one for one in self._workers.alive.values() if one.chain is not None and one.drain is None]
+
+    def _doubled(self) -> list[WorkerState]:
+        """List workers whose tasks may be run twice: a thread, which shares the driver's memory, cannot be ended."""
+        return [one for one in self._busy() if not one.shares] if self._options.speculate else []
 
     def _recall(self, idle: int) -> None:
         """Have given back what waits at one worker although another has room."""
@@ -346,11 +349,9 @@ class Queues:
 
     def overdue(self) -> list[Attempt]:
         """List attempts that take far longer than they should, and those that wait behind them."""
-        if not self._options.speculate:
-            return []
         now = self._batch.now
         found = []
-        for worker in self._busy():
+        for worker in self._doubled():
             if now >= self.due(worker) and worker.chain is not None:
                 found += [
                     one

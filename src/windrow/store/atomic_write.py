@@ -35,7 +35,9 @@ def write_whole(
             if sync:
                 os.fsync(stream.fileno())
         part.replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = str(path)  # of a full disk the system tells no name
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
         raise

@@ -14,6 +14,7 @@ import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -277,6 +278,11 @@ def _clear(place: Path, *, but: str | None = None, and_itself: bool = True) -> N
     if and_itself:
         with contextlib.suppress(OSError):  # not there, or with files that are not ours
             place.rmdir()
+
+
+def time_text() -> str:
+    """Time of day, as manifests have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 # -- files -------------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from contextvars import ContextVar
+from numbers import Number
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +60,7 @@ def releasing_through(
 class _Releasing:
     """Outputs of one run of a body."""
 
-    __slots__ = ("_release", "made", "name", "outputs", "released")
+    __slots__ = ("_process", "_release", "made", "name", "outputs", "released")
 
     def __init__(self, name: str, outputs: int | str, release: Callable[[int, Any], None] | None) -> None:
         self.name = name
@@ -66,8 +68,15 @@ class _Releasing:
         self.made: dict[int, Any] = {}  #: those that were not passed on at once
         self.released: set[int] = set()
         self._release = release
+        self._process = os.getpid()
+
+    def end_fork(self) -> None:
+        """End a child that the body forked and did not end, if this is one: the call is its parent's, in a worker."""
+        if self._release is not None and os.getpid() != self._process:
+            os._exit(1)
 
     def release(self, index: int, value: Any) -> None:
+        self.end_fork()
         if type(index) is not int or index < 0:
             raise UsageError(f"task {self.name!r}: an output is known by its number, got {index!r}")
         if self.outputs != STREAM and index >= int(self.outputs):
@@ -103,9 +112,23 @@ def run_body(
             return {0: result}
         else:
             _returned(releasing, result)
+    except Exception as error:
+        if release is not None:  # of many calls, which one it was
+            given = [_brief(one) for one in arguments] + [f"{key}={_brief(one)}" for key, one in keywords.items()]
+            error.add_note(f"called as {name}({', '.join(given)})")
+        raise
     finally:
+        releasing.end_fork()
         _releasing.reset(token)
     return releasing.made
+
+
+def _brief(given: Any) -> str:
+    """Short text of an argument: plain values as they are, of all else the type."""
+    if given is not None and not isinstance(given, (str, Number, os.PathLike)):
+        return type(given).__name__
+    text = repr(given)
+    return text if len(text) <= 80 else f"{text[:38]}...{text[-38:]}"
 
 
 def _drain(releasing: _Releasing, generator: Any) -> None:

@@ -243,8 +243,8 @@ class _Pickler(pickle.Pickler):
         self.found: list[Any] = []  #: functions and classes
         self.buffers: list[memoryview] = []
         self.numbers: list[int] = []  #: of large arrays
-        self._arrays = arrays
-        super().__init__(self.file, 5, buffer_callback=self._take)
+        # No method of its own: as garbage it would keep all that it has seen until that is collected.
+        super().__init__(self.file, 5, buffer_callback=partial(_take, arrays, self.buffers, self.numbers))
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, (type, FunctionType, ModuleType, CodeType)):
@@ -252,15 +252,16 @@ class _Pickler(pickle.Pickler):
             return id, (id(thing),)
         return NotImplemented
 
-    def _take(self, buffer: pickle.PickleBuffer) -> bool:
-        raw = buffer.raw()
-        if raw.nbytes >= self._arrays.least:
-            self.numbers.append(self._arrays.find(raw).number)
-        elif raw.nbytes >= APART:
-            self.buffers.append(raw)
-        else:
-            return True
-        return False
+
+def _take(arrays: SharedArrays, buffers: list[memoryview], numbers: list[int], buffer: pickle.PickleBuffer) -> bool:
+    raw = buffer.raw()
+    if raw.nbytes >= arrays.least:
+        numbers.append(arrays.find(raw).number)
+    elif raw.nbytes >= APART:
+        buffers.append(raw)
+    else:
+        return True
+    return False
 
 
 def _shortened(pickled: bytes) -> bytes:

@@ -170,7 +170,7 @@ def _declare(function: Callable[..., Any], asked: TaskOptions) -> Declared:
             "that calls asyncio.run(...)"
         )
     check_options(f"task {name!r}", **options)
-    parameters = _parameters(function)
+    parameters = parameters_of(function)
     if options.get("retries") is None:
         options.pop("retries", None)
     elif options.get("on_failure") is None:
@@ -190,7 +190,7 @@ def _declare(function: Callable[..., Any], asked: TaskOptions) -> Declared:
     )
 
 
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function).parameters
     except (ValueError, TypeError):  # some builtins do not tell

@@ -166,6 +166,11 @@ class Future(concurrent.futures.Future[Any]):
         self._session.prepare(self)
         super().add_done_callback(partial(_call_outside, fn))
 
+    def __array_function__(self, function: Any, *_: Any) -> Any:
+        """Refuse functions of NumPy, which would make an array of objects."""
+        what = f"numpy.{function.__name__} was given a future, which is not its value"
+        raise UsageError(f"{what}: ask for values first (session.gather), or call it in a task")
+
     def __reduce__(self) -> Any:
         raise TypeError(
             f"{self!r} cannot be pickled: a future is given to a task as an argument, or in a list, tuple, set or "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from dataclasses import replace
 from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
@@ -193,10 +194,14 @@ class Session(NamedOptions):
             return self.call(own, arguments, keywords)
         declared = self._functions.declare(function)
         try:
-            return self.call(declared, arguments, keywords)
+            future = self.call(declared, arguments, keywords)
         finally:
             if id(function) not in self._functions.known:
                 self._traits.pop(id(declared), None)
+        if self._packer is not None and type(future) is Future and future.call.key is None:
+            # It was packed: a future does not keep what a function sees that was made for one call.
+            future.call.declared = replace(declared, function=abs)
+        return future
 
     def call(
         self, declared: Declared, arguments: tuple[Any, ...], keywords: Mapping[str, Any], kind: type[Future] = Future
@@ -347,11 +352,14 @@ class Session(NamedOptions):
             things = list(things)
         self.versions.refuse("session.gather", things)
 
+        asked: list[Future] = []
+
         # All are asked for before the first is waited for.
         def ask(thing: Any) -> Any:
             latest = self.latest(thing)
             if isinstance(latest, Future):
                 self.prepare(latest)
+                asked.append(latest)
             return thing
 
         def value(thing: Any) -> Any:
@@ -361,7 +369,12 @@ class Session(NamedOptions):
             return latest.result() if isinstance(latest, Future) else thing
 
         map_nested(things, ask)
-        return map_nested(things, value)
+        try:
+            return map_nested(things, value)
+        except KeyboardInterrupt as error:
+            for one in () if hasattr(error, "__notes__") else asked:  # of the user, not of a task
+                one.cancel()
+            raise
 
     def barrier(self, timeout: float | None = None) -> None:
         """Wait until every task that was called has ended, well or badly."""

@@ -7,7 +7,6 @@ import sys
 import threading
 import warnings
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from weakref import WeakSet
 from windrow import __version__
 from windrow.errors import UsageError, WindrowError
 from windrow.run.garbage import collecting_less
-from windrow.store.rundir import REPORT, TRACE, RunDirectory
+from windrow.store.rundir import REPORT, TRACE, RunDirectory, time_text
 from windrow.tasks.history import History
 from windrow.watch.environment import environment, installed_packages
 from windrow.watch.graph_run import graph_run
@@ -126,7 +125,7 @@ class SessionLog(LogFile):
                     "windrow": __version__,
                     "session": watch.name,
                     "state": "running",
-                    "started": _now(),
+                    "started": time_text(),
                     "options": options,
                     "environment": environment(),
                     "packages": installed_packages(),
@@ -168,7 +167,7 @@ class SessionLog(LogFile):
         # Always written: it says how long the session was, also if everything else is in the log already.
         self.note(watch.now(), "reused", names=watch.reused)
         broken = self.close_stream()
-        facts: dict[str, Any] = {"state": "complete", "ended": _now(), "tasks": dict(watch.counts)}
+        facts: dict[str, Any] = {"state": "complete", "ended": time_text(), "tasks": dict(watch.counts)}
         if error is not None:
             said = isinstance(error, str | WindrowError)
             words = str(error) if said else f"{type(error).__name__}: {error}"
@@ -190,10 +189,6 @@ class SessionLog(LogFile):
     def lines(self) -> Path:
         self.flush()
         return self.directory.log
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @collecting_less()

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import io
+import linecache
 import pickle
+import re
 import sys
 import traceback
 from types import FunctionType, ModuleType
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from windrow.errors import EngineError
+from windrow.errors import EngineError, error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -231,6 +233,9 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
 
 # -- exceptions
 
+#: A frame of a traceback without a line of its source.
+_FRAME = re.compile(r'^( *)File "(.+)", line (\d+), in .+$(?!\n\1  )', re.MULTILINE)
+
 
 class _Sealed:
     """An exception as it is sent: when it is unpickled it *is* the exception that a function makes, or a stand-in for it."""
@@ -248,7 +253,7 @@ def portable(error: BaseException, worker: int) -> Any:
     Pickling an exception loses its traceback, its cause and sometimes its notes, and many exceptions can be pickled but
     not be made again. So what was seen here is written down as text, and nothing is trusted.
     """
-    words = f"{type(error).__module__}.{type(error).__qualname__}: {_text(error)}"
+    words = f"{type(error).__module__}.{type(error).__qualname__}: {error_text(error)}"
     notes = [str(note) for note in getattr(error, "__notes__", ())]
     if error.__traceback__ is not None:
         story = "".join(traceback.format_exception(error)).rstrip()
@@ -259,13 +264,6 @@ def portable(error: BaseException, worker: int) -> Any:
         causes.append(_round_trip(cause))
         cause = cause.__cause__
     return _Sealed(_unseal, _round_trip(error), words, notes, causes)
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as second:  # noqa: BLE001 - an exception that cannot even say what it is
-        return f"(its text cannot be made: {second!r})"
 
 
 def _remade(error: BaseException, *, whole: bool) -> _Sealed:
@@ -320,12 +318,18 @@ def _round_trip(error: BaseException) -> bytes | None:
 
 def _unseal(content: bytes | None, words: str, notes: list[str], causes: list[bytes | None]) -> BaseException:
     error = _open(content, words)
-    error.__notes__ = notes
+    error.__notes__ = [_FRAME.sub(_with_source, note) for note in notes]
     last = error
     for cause in causes:
         last.__cause__ = _open(cause, "an exception that cannot be pickled")
         last = last.__cause__
     return error
+
+
+def _with_source(frame: re.Match[str]) -> str:
+    """Add the line of the source to a frame, if only this process has it, as of a notebook's cell."""
+    line = linecache.getline(frame[2], int(frame[3])).strip()
+    return f"{frame[0]}\n{frame[1]}  {line}" if line else frame[0]
 
 
 def _open(content: bytes | None, words: str) -> BaseException:

@@ -127,7 +127,7 @@ def picture(pipeline: Pipeline) -> Picture:
     for step in steps.values():
         if step.kind != "output":
             drawn.cards.append(_step_card(step, STEPS, []))
-        _made_columns(drawn, step, steps)
+        drawn.join([_key(read.column) for read in step.reads if read.column in steps], _key(step.name), "reads")
         drawn.join([_key(cut) for cut in step.after], _key(step.name), "after")
     for name, cut in sorted(pipeline.guards):
         if name in steps and cut in steps and cut not in steps[name].after:
@@ -175,11 +175,6 @@ def _files(drawn: Picture, steps: dict[str, StepDefinition]) -> None:
 
 def _column_text(read: Read) -> str:
     return f"{read.column} = {read.default!r}" if read.optional else read.column
-
-
-def _made_columns(drawn: Picture, step: StepDefinition, steps: dict[str, StepDefinition]) -> None:
-    made = [read.column for read in step.reads if read.column in steps]
-    drawn.join([_key(column) for column in made], _key(step.name), "reads")
 
 
 def _step_card(step: StepDefinition, stage: int, more: list[str]) -> Card:

@@ -419,17 +419,14 @@ class Peek:
         texts, numbers = [], []
         for place, values in enumerate(columns.values()):
             cells = [values[number] for number in range(count)]
-            if all(_is_number(cell) for cell in cells):
+            numeric = (int, float, np.integer, np.floating, type(None))
+            if all(isinstance(one, numeric) and not isinstance(one, bool) for one in cells):
                 numbers.append(place)
             plain = isinstance(values, tuple | list)  # files and datasets
             texts.append([str(cell) if plain else short(cell) for cell in cells])
         more = [f"… {len(self) - count:,} more rows"] if len(self) > count else []
         rows = list(zip(*texts, strict=True))
         return Grid(self.title, list(columns), rows, [*more, self.summary(), *self.notes], numbers)
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool))
 
 
 def _tail(label: str) -> str:

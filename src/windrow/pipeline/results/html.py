@@ -69,7 +69,8 @@ def _outputs(result: Result) -> str:
 
 def _value(value: Any) -> str:
     if is_histogram(value):
-        axes = " &times; ".join(to_html(f"{_axis_name(axis)} ({axis.size})") for axis in value.axes)
+        names = [getattr(axis, "label", "") or getattr(axis, "name", "") or "axis" for axis in value.axes]
+        axes = " &times; ".join(to_html(f"{name} ({axis.size})") for name, axis in zip(names, value.axes, strict=True))
         total = f"{np.sum(value.values(flow=True)):.6g}" if value.kind == "COUNT" else "n/a"
         return Html(f'{sparkline(value)} <span style="{FAINT}">sum {total}, {axes}</span>')
     inside = list(histograms_in(value))
@@ -77,10 +78,6 @@ def _value(value: Any) -> str:
         return f"{type(value).__name__} with {len(inside)} histogram{'s' if len(inside) > 1 else ''}"
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _axis_name(axis: Any) -> str:
-    return str(getattr(axis, "label", "") or getattr(axis, "name", "") or "axis")
 
 
 def sparkline(histogram: Any, width: int = 140, height: int = 28) -> str:

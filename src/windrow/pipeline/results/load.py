@@ -10,7 +10,6 @@ import io
 import os
 import pickle
 from dataclasses import MISSING, fields, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -21,7 +20,7 @@ from windrow.data.base import Input
 from windrow.data.paths import is_remote
 from windrow.errors import CorruptFileError, DataError, MissingFileError, WindrowError
 from windrow.pipeline.results.result import Result
-from windrow.store.rundir import RESULT, RunDirectory, is_run_directory, read_result_file
+from windrow.store.rundir import RESULT, RunDirectory, is_run_directory, read_result_file, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +59,7 @@ def _keep(result: Result, directory: RunDirectory) -> tuple[str, ...]:
             "windrow": __version__,
             "pipeline": result.name,
             "state": "complete" if result.complete else "incomplete",
-            "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+            "ended": time_text(),
             "datasets": {name: dict(metadata) for name, metadata in result.datasets.items()},
             "environment": result.environment,
         }

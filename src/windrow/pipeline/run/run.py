@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import contextmanager
+import warnings
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ from windrow.run.loop import run as run_loop
 from windrow.shape.capped import CappedUntilReordered
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import Guided
-from windrow.store.rundir import RunDirectory
+from windrow.store.rundir import RunDirectory, time_text
 from windrow.watch.environment import commit_of, environment, installed_packages
 from windrow.watch.log import EventLog
 from windrow.watch.progress import watching
@@ -83,8 +83,13 @@ def run_pipeline(
         if directory is not None:
             result.rundir = str(directory.path)
             result.environment = environment()
-            result.notes = (*result.notes, *keep(result, directory))
-            directory.write_manifest({ORDERS: orders_to_keep(pipeline, definition)})
+            try:
+                result.notes = (*result.notes, *keep(result, directory))
+                directory.write_manifest({ORDERS: orders_to_keep(pipeline, definition)})
+            except OSError as error:  # a full disk: what is in memory is whole
+                said = f"the result is not kept in {directory.path}: {error}; save it elsewhere, it is in memory alone"
+                warnings.warn(said, stacklevel=2)
+                result.notes = (*result.notes, said)
         if failure is not None:
             raise failure
         return result
@@ -180,7 +185,8 @@ class _Run:
             watchers: list[Observer] = [*observers, grace]
             watchers += [watcher for watcher in (log, supply.writer) if watcher is not None]
             if choice.kind != "processes":
-                ahead.grant(granted_cores(os.environ) - (1 if choice.kind == "inline" else choice.workers))
+                busy = 1 if choice.kind == "inline" else choice.workers
+                ahead.grant(min(granted_cores(os.environ) - busy, busy))  # one beside each worker, if there is a core
             try:
                 return run_loop(scheduler, engine, self.workload, observers=watchers, collector=collector, inbox=inbox)
             finally:
@@ -190,12 +196,12 @@ class _Run:
                     supply.writer.end()
 
     def _make_scheduler(self, engine: Engine) -> Scheduler:
-        can = engine.capabilities
+        can, may_switch = engine.capabilities, self.choice.may_switch
         return Scheduler(
             self.rows,
             LaunchPolicy(limits(self.options)),
             SchedulerOptions(
-                open=self.supply.open_ended, restart=can.can_restart or self.choice.may_switch, speculate=can.can_kill
+                open=self.supply.open_ended, restart=can.can_restart or may_switch, speculate=can.can_kill or may_switch
             ),
         )
 
@@ -330,7 +336,8 @@ def running_in(options: Options, definition: Definition, source: Source) -> Iter
             yield directory
         except BaseException as error:
             words = str(error) if isinstance(error, WindrowError) else f"{type(error).__name__}: {error}"
-            directory.write_manifest({"state": "failed", "error": words, "ended": _now()})
+            with suppress(OSError):  # what failed the run is told, not that this has no room either
+                directory.write_manifest({"state": "failed", "error": words, "ended": time_text()})
             raise
 
 
@@ -344,7 +351,7 @@ def _facts(options: Options, definition: Definition, source: Source) -> dict[str
         "windrow": __version__,
         "pipeline": definition.name,
         "state": "running",
-        "started": _now(),
+        "started": time_text(),
         "options": chosen,
         "regions": {region: dict(cuts) for region, cuts in definition.regions.items()},
         "steps": {name: step.kind for name, step in definition.steps.items()},
@@ -363,7 +370,3 @@ def _home(definition: Definition) -> Path | None:
         if code is not None and Path(code.co_filename).is_file():
             return Path(code.co_filename).parent
     return None
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

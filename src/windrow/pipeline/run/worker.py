@@ -22,7 +22,7 @@ from windrow.blocks.failing import skipped
 from windrow.blocks.selection import Selection, everything
 from windrow.core.records import Measurement, MergePartials, Opened, OpenInput, RowsReport, RunRows
 from windrow.engines.base import Outcome, Reading
-from windrow.errors import CorruptFileError, InternalError
+from windrow.errors import InternalError
 from windrow.pipeline.run.facts import RunFacts
 from windrow.pipeline.run.partials import unite
 
@@ -128,13 +128,7 @@ class RowsSide:
         """Open an input, or find it open; it must be what it was ``before``, where that is known."""
         found = self._readers.get(index)
         if found is None:
-            reader = self.workload.source.open(index)
-            try:
-                found = reader, self.workload.check_same(index, reader.info, before)
-            except CorruptFileError:
-                reader.close()
-                raise
-            self._readers[index] = found
+            found = self._readers[index] = self.workload.open_input(index, before)
             while len(self._readers) > OPEN_FILES:
                 self._close(self._readers.popitem(last=False)[1][0])
         elif before not in ("", found[1]):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from windrow.blocks.chunk import Partial
     from windrow.blocks.program import Program
     from windrow.core.records import Task
-    from windrow.data.base import FileInfo, Input, Source
+    from windrow.data.base import FileInfo, Input, Reader, Source
     from windrow.pipeline.definition.definition import Definition, Product
     from windrow.pipeline.resume.input_digest import FileStamp
 
@@ -225,21 +225,24 @@ class PipelineWorkload:
         rows, units = self._units.get(dataset, (0, 0))
         return rows / units if units else 0.0
 
-    def check_same(self, index: int, info: FileInfo, before: str) -> str:
-        """Refuse an input that is another file than when it was first opened; say what tells it from another.
+    def open_input(self, index: int, before: str) -> tuple[Reader, str]:
+        """Open an input and say what tells it from another; refuse one that is not the file that was first opened.
 
         ``before`` is what another worker said of it when it opened it first; empty if none has.
         """
         item = self.source.inputs[index]
-        stamp = file_stamp(item)
+        stamp = file_stamp(item)  # before it is opened: what replaces it meanwhile has another one
+        reader = self.source.open(index)
+        info = reader.info
         now = repr((info.identity, info.rows, stamp))
         if index not in self.facts.identities:
             self.learn(RunFacts(identities={index: info.identity}))
         first = self._stamps.setdefault(index, stamp)
         expected = self.expected.get(index, (self.facts.identities[index], info.rows))
         if before not in ("", now) or first != stamp or expected != (info.identity, info.rows):
+            reader.close()
             raise self.replaced(item)
-        return now
+        return reader, now
 
     def check_unchanged(self, index: int) -> None:
         item = self.source.inputs[index]

@@ -237,7 +237,8 @@ def _record(
         "target": target.save.path,
         # Of a skim's skim, those of what the first one was made from.
         **(skim_record.original_sums(metadata) or sums),
-        "failed": _lost(dataset, result) + _lost_before(metadata),
+        "failed": _lost_before(metadata)
+        + sum(e.rows for e in result.ledger.entries if e.dataset == dataset and e.state != "done"),
         "selected": sum(part.rows for part in fragments),
         "made": [n for n in target.save.columns if n in definition.steps],
         "identity": list(definition.identity),
@@ -250,10 +251,6 @@ def _lost_before(metadata: Mapping[str, Any]) -> int:
     if skim_record.original_sums(metadata) is None:
         return 0
     return int(metadata["skim"].get("failed") or 0)
-
-
-def _lost(dataset: str, result: Result) -> int:
-    return sum(e.rows for e in result.ledger.entries if e.dataset == dataset and e.state != "done")
 
 
 def _empty(target: _Target, definition: Definition, source: Source, workload: PipelineWorkload) -> dict[str, Any]:

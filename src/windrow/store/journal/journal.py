@@ -458,7 +458,10 @@ class Keeper:
             blob.id
             for blob in self._journal.blobs_of(input_key)
             if blob.shares(products, rows)
-            and (blob.id in self._replaceable or (blob.products == products and _holds(rows, blob)))
+            and (
+                blob.id in self._replaceable
+                or (blob.products == products and not any(rows.gaps(*one) for one in blob.rows))
+            )
         ]
         self._journal.write(input_key, products, tuple(rows), content, superseded)
 
@@ -486,7 +489,3 @@ class Keeper:
         self.notes = (
             f"from some point on this run was not written down, so that it could not be continued from there: {why}",
         )
-
-
-def _holds(rows: Intervals, blob: Blob) -> bool:
-    return not any(rows.gaps(start, stop) for start, stop in blob.rows)

@@ -228,7 +228,8 @@ class Template:
 
     def _texts(self, name: str, value: Any) -> list[str]:
         if isinstance(value, (list, tuple)):
-            return [self._text(name, one) for one in value]
+            # Of a task that failed and was ignored there is nothing to name.
+            return [self._text(name, one) for one in value if one is not None]
         return [self._text(name, value)]
 
     def _text(self, name: str, value: Any) -> str:

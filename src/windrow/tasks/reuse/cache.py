@@ -321,9 +321,9 @@ class Reuse:
             lines.append(f"{kept} calls were answered by results of earlier runs")
         if same:
             lines.append(f"{same} calls were answered by the same ones before")
-        for (why, task), calls in self._refused.most_common(1):
-            some = f", {calls} of them" if calls < refused else ""
-            lines.append(f"{refused} calls were not reusable: {why} (task {task!r}{some})")
+        for (why, task), calls in self._refused.most_common(3):
+            some = f"{calls} of {refused}" if calls < refused else f"{calls}"
+            lines.append(f"{some} calls were not reusable: {why} (task {task!r})")
         return lines
 
     def close(self) -> None:

@@ -130,11 +130,9 @@ def _home(function: Any) -> str:
 
 
 def _is_the_same(known: Known) -> bool:
-    return known.held is not None and all(_are(contents(one), held) for one, held in known.held)
-
-
-def _are(now: list[Any], before: list[Any]) -> bool:
-    return len(now) == len(before) and all(map(is_, now, before))
+    return known.held is not None and all(
+        len(now := contents(one)) == len(before) and all(map(is_, now, before)) for one, before in known.held
+    )
 
 
 def _looked_at(function: Any, name: str, *, content: bool) -> Known:

@@ -114,17 +114,15 @@ def _encode_arguments(given: list[tuple[str, Any]], latest: Callable[[Any], Any]
     stands: dict[str, Any] = {}
     for name, value in given:
         try:
-            stands[name] = map_nested(value, lambda thing: _stand_in(latest(thing)))
+            stands[name] = map_nested(
+                value, lambda thing: _Output(lineage_of(one)) if isinstance(one := latest(thing), Future) else one
+            )
         except NotReusable as refused:
             raise NotReusable(f"argument {name.lstrip('*')!r} {refused}") from None
     walk = _Arguments(stands, content=content)
     if walk.opaque:
         raise NotReusable(f"what it is given cannot be looked into: {min(walk.opaque)}")
     return [b"#" + walk.digest]
-
-
-def _stand_in(thing: Any) -> Any:
-    return _Output(lineage_of(thing)) if isinstance(thing, Future) else thing
 
 
 class _Arguments(Walk):

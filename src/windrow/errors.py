@@ -90,6 +90,13 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
     return "; did you mean " + " or ".join(repr(lowered[key]) for key in close) + "?"
 
 
+def error_text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as second:  # noqa: BLE001 - an exception that cannot even say what it is
+        return f"(its text cannot be made: {second!r})"
+
+
 class WindrowError(Exception):
     """The root of all errors Windrow raises; ``message`` is the whole sentence."""
 

@@ -204,10 +204,6 @@ def _resources(scheduler: Scheduler) -> None:
 # -- rows ------------------------------------------------------------------------------------------------------
 
 
-def _row_tasks(scheduler: Scheduler) -> list[Node]:
-    return [node for node in scheduler.graph.open.values() if node.fed and isinstance(node.task.payload, RunRows)]
-
-
 def _rows(scheduler: Scheduler, feeder: RowFeeder) -> None:
     """Every row of the run is in exactly one place."""
     ledger = feeder.ledger
@@ -219,8 +215,9 @@ def _rows(scheduler: Scheduler, feeder: RowFeeder) -> None:
 
     for rows in ledger.held.values():
         put(rows, "held")
-    for node in _row_tasks(scheduler):
-        put(node.task.payload.rows, f"at task {node.id}")
+    for node in scheduler.graph.open.values():
+        if node.fed and isinstance(node.task.payload, RunRows):
+            put(node.task.payload.rows, f"at task {node.id}")
     for one in feeder.inputs.inputs.values():
         put(one.cutter.waiting(), "uncut")
     for failed in ledger.failures.values():

@@ -47,10 +47,11 @@ def divide(wanted: Sequence[tuple[int, int]], products: frozenset[str], covered:
     taken: dict[str, Intervals] = {name: Intervals() for name in products}
     used: dict[int, frozenset[str]] = {}
     # The largest first: where two overlap, less is left to do.
-    for kept in sorted(covered, key=lambda one: (-_total(one.rows), one.id)):
+    for kept in sorted(covered, key=lambda one: (-sum(stop - start for start, stop in one.rows), one.id)):
         if not kept.rows or any(whole.gaps(start, stop) for start, stop in kept.rows):
             continue
-        mine = frozenset(name for name in kept.products & products if _free(taken[name], kept.rows))
+        of_it = kept.products & products
+        mine = frozenset(name for name in of_it if all(taken[name].free(start, stop) for start, stop in kept.rows))
         for name in mine:
             for start, stop in kept.rows:
                 taken[name].add(start, stop)
@@ -88,14 +89,6 @@ def first_rows(
         left[category] = budget
         result.append(tuple(mine))
     return result, {} if limit is None else left
-
-
-def _total(rows: Ranges) -> int:
-    return sum(stop - start for start, stop in rows)
-
-
-def _free(taken: Intervals, rows: Ranges) -> bool:
-    return all(taken.free(start, stop) for start, stop in rows)
 
 
 def _portions(whole: Intervals, taken: Mapping[str, Intervals]) -> tuple[Portion, ...]:

@@ -33,13 +33,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.engines.processes.serialize import importable
+from windrow.engines.processes.serialize import INITIALIZED, can_pickle, dumps, importable
 from windrow.store.fingerprint.code import read_code
 from windrow.store.fingerprint.describe import CHANGING, CONTAINERS
 from windrow.store.fingerprint.libraries import library_of_class, library_of_module, library_of_names, names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from windrow.tasks.shared_arrays import SharedArrays
 
@@ -313,3 +313,22 @@ def called_by(thing: Any) -> Iterator[Any]:
         yield thing.fget
     else:
         yield getattr_static(thing, "__wrapped__", None)
+
+
+def initialize(initializer: Callable[[], object]) -> None:
+    """Call an initializer in a worker; what it sets in a script or notebook, functions of that see which come later."""
+    run: list[Any] = [initializer]
+    for one in run:
+        run += [inner for inner in called_by(one) if inner is not None]
+    spaces = [one.__globals__ for one in run if type(one) is FunctionType]
+    spaces = [one for one in spaces if vars(sys.modules.get(one.get("__name__", ""), sys)) is not one]  # sent by value
+    before = [{name: (value, _written(value)) for name, value in names.items()} for names in spaces]
+    initializer()
+    for names, then in zip(spaces, before, strict=True):
+        for name, value in names.items():
+            if name not in then or value is not then[name][0] or _written(value) != then[name][1]:
+                INITIALIZED.setdefault(names.get("__name__", ""), {})[name] = value
+
+
+def _written(value: Any) -> bytes | None:
+    return dumps(value, apart=APART)[0] if can_pickle(value) else None

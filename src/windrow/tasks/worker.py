@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from windrow.core.records import Failure, FailureKind
 from windrow.engines.base import NO_READING, Outcome
 from windrow.engines.processes.values import own_copy
-from windrow.errors import InitializerError, TaskFileError
+from windrow.errors import InitializerError, TaskFileError, error_text
 from windrow.tasks.body import STREAM, run_body
 from windrow.tasks.call import Content, fill_slots, map_nested
 from windrow.tasks.future import BEGINNING
@@ -106,8 +106,10 @@ class CallWorkload:
 
     def open_worker(self, worker: int) -> CallSide:
         if self._initializer is not None:
+            from windrow.tasks.captured import initialize  # heavy, and seldom needed
+
             try:
-                self._initializer()
+                initialize(self._initializer)
             except BaseException as error:
                 raise InitializerError(
                     f"the initializer failed in worker {worker}, so that nothing can run: "
@@ -136,7 +138,7 @@ class CallWorkload:
         else:
             kind = FailureKind.USER
         final = getattr(error, "final", False) is True  # as those of other systems say
-        return Failure(kind, type(error).__name__, _text(error), "", error, final)
+        return Failure(kind, type(error).__name__, error_text(error), "", error, final)
 
 
 class CallSide:
@@ -216,7 +218,7 @@ class CallSide:
         except Exception as error:
             if not content.ignores:
                 raise
-            why = Ignored(type(error).__name__, _text(error))
+            why = Ignored(type(error).__name__, error_text(error))
             # What was released is final, and what the body did not get to change is as it was.
             instead: dict[str, Any] = {name: why for name in task.makes if name not in released}
             instead.update((f"{prefix}v{number}", one) for number, one in enumerate(former))
@@ -232,13 +234,6 @@ class Ignored(NamedTuple):
 
     type: str
     message: str
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as second:  # noqa: BLE001 - an exception that cannot even say what it is
-        return f"(its text cannot be made: {second!r})"
 
 
 def _own(values: tuple[Any, ...], mine: Collection[int]) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from windrow.errors import EngineError
+from windrow.errors import EngineError, error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 CAUSES = 8
 #: Steps into a thing that cannot be pickled, in search of what is at fault.
 DEPTH = 12
+
+#: In a worker: globals that its initializer has set, by module. Functions of these that are sent by value see them.
+INITIALIZED: dict[str, dict[str, Any]] = {}
 
 
 def dumps(
@@ -108,6 +111,8 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
         elif isinstance(obj, ModuleType):
             self._look_at(obj.__name__)
         reduced = super().reducer_override(obj)
+        if type(obj) is FunctionType and isinstance(reduced, tuple):  # by value: it can be filled when it exists
+            return (*reduced[:5], functools.partial(_fill_function, reduced[5]))
         return _with_slots(obj, reduced) if isinstance(obj, type) else reduced
 
     def _goes_along(self, name: str) -> bool:
@@ -126,6 +131,11 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
         if not importable(name) or (self._own is not None and self._own(module)):
             cloudpickle.register_pickle_by_value(module)
             self.registered.append(module)
+
+
+def _fill_function(fill: Callable[[Any, Any], None], function: FunctionType, state: Any) -> None:
+    fill(function, state)
+    function.__globals__.update(INITIALIZED.get(function.__globals__.get("__name__", ""), {}))
 
 
 def _with_slots(kind: type, reduced: Any) -> Any:
@@ -179,7 +189,7 @@ def culprit(thing: Any, name: str) -> str:
     for _ in range(DEPTH):
         seen.add(id(part))
         for label, child in _parts(part):
-            if id(child) not in seen and not _pickles(child):
+            if id(child) not in seen and not can_pickle(child):
                 path, part = path + label, child
                 break
         else:
@@ -187,7 +197,7 @@ def culprit(thing: Any, name: str) -> str:
     return f"{path} ({type(part).__module__}.{type(part).__qualname__})"
 
 
-def _pickles(thing: Any) -> bool:
+def can_pickle(thing: Any) -> bool:
     try:
         dumps(thing, apart=0, by_value=True)
     except (Exception, SystemExit):  # noqa: BLE001 - whatever it is, it is why we are here
@@ -248,7 +258,7 @@ def portable(error: BaseException, worker: int) -> Any:
     Pickling an exception loses its traceback, its cause and sometimes its notes, and many exceptions can be pickled but
     not be made again. So what was seen here is written down as text, and nothing is trusted.
     """
-    words = f"{type(error).__module__}.{type(error).__qualname__}: {_text(error)}"
+    words = f"{type(error).__module__}.{type(error).__qualname__}: {error_text(error)}"
     notes = [str(note) for note in getattr(error, "__notes__", ())]
     if error.__traceback__ is not None:
         story = "".join(traceback.format_exception(error)).rstrip()
@@ -259,13 +269,6 @@ def portable(error: BaseException, worker: int) -> Any:
         causes.append(_round_trip(cause))
         cause = cause.__cause__
     return _Sealed(_unseal, _round_trip(error), words, notes, causes)
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as second:  # noqa: BLE001 - an exception that cannot even say what it is
-        return f"(its text cannot be made: {second!r})"
 
 
 def _remade(error: BaseException, *, whole: bool) -> _Sealed:

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.errors import UsageError, nearest
+from windrow.tasks.files.annotations import parameters_of
 from windrow.tasks.future import Future
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from windrow.tasks.call import Call
     from windrow.tasks.files.annotations import FileKind
 
@@ -61,12 +60,7 @@ def given_paths(calling: Call) -> list[GivenPath]:
     return found
 
 
-@lru_cache(maxsize=10_000)
-def _signature(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    try:
-        return inspect.signature(function).parameters
-    except (ValueError, TypeError):
-        return {}
+_signature = lru_cache(maxsize=10_000)(parameters_of)
 
 
 def places_of(calling: Call, parameter: str) -> list[int | str]:

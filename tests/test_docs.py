@@ -241,6 +241,15 @@ def test_the_map_names_modules_that_are_there() -> None:
     assert len(named) > 40
 
 
+def test_the_architecture_names_modules_that_are_there() -> None:
+    modules = [
+        f"/{path.relative_to(ROOT).as_posix()}" for room in ("src", "tests") for path in (ROOT / room).rglob("*.py")
+    ]
+    named = re.findall(r"[\w/]+\.py\b", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+    assert len(named) > 40
+    assert [name for name in named if not any(one.endswith(f"/{name}") for one in modules)] == []
+
+
 def written(directory: Path, text: str) -> Path:
     path = directory / "page.md"
     path.write_text(textwrap.dedent(text), encoding="utf-8")

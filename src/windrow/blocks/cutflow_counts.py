@@ -136,7 +136,6 @@ class CountRecorder:
                 lines[:, column] = np.diff(rows.cut_at(run.borders))
 
     def record_ends(self) -> None:
-        """Fill what the lanes have in the end."""
         run, program = self._run, self._run.program
         for number, region in self._regions.items():
             weights = end_weights(program, program.lanes[number])

@@ -118,7 +118,9 @@ class Captured:
         return pickler.found
 
     def _look_at_function(self, function: FunctionType) -> Iterator[Any]:
-        reading = read_code(function.__code__)
+        defaults = _defaults(function)
+        changeable = tuple(name for name, one in defaults.items() if type(one) in (*CONTAINERS, np.ndarray))
+        reading = read_code(function.__code__, changeable)
         for store in reading.stores:
             target = _found(function, re.split(r"[.[]", store)[0], ())
             if (
@@ -145,8 +147,7 @@ class Captured:
                         yield value
                     elif library_of_module(value) is None and all(vars(value) is not one for one in spaces):
                         spaces.append(vars(value))  # of which attributes are used
-        yield from function.__defaults__ or ()
-        yield from (function.__kwdefaults__ or {}).values()
+        yield from defaults.values()
 
     def _look_at_class(self, kind: type) -> Iterator[Any]:
         names = names_of(kind)
@@ -278,10 +279,16 @@ def _found(function: FunctionType, name: str, attributes: tuple[str, ...]) -> An
     """Give what a name means in a function, and the attributes behind it; None if that is not known."""
     free = function.__code__.co_freevars
     value = _content(function.__closure__[free.index(name)]) if name in free and function.__closure__ else None
-    value = function.__globals__.get(name) if value is None else value
+    value = _defaults(function).get(name, function.__globals__.get(name)) if value is None else value
     for one in attributes:
         value = getattr_static(value, one, None)
     return value
+
+
+def _defaults(function: FunctionType) -> dict[str, Any]:
+    values = function.__defaults__ or ()
+    names = function.__code__.co_varnames[function.__code__.co_argcount - len(values) :]
+    return {**dict(zip(names, values, strict=False)), **(function.__kwdefaults__ or {})}
 
 
 def _is_state(name: str, value: Any) -> bool:

@@ -159,8 +159,6 @@ class Packer:
 
 
 class _Sent(NamedTuple):
-    """A function that was sent."""
-
     function: Any  #: or a weak reference
     captured: Captured
     number: int

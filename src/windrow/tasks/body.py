@@ -56,8 +56,6 @@ def releasing_through(
 
 
 class _Releasing:
-    """Outputs of one run of a body."""
-
     __slots__ = ("_release", "made", "name", "outputs", "released")
 
     def __init__(self, name: str, outputs: int | str, release: Callable[[int, Any], None] | None) -> None:

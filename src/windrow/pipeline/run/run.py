@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import contextmanager
+import warnings
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -83,16 +84,20 @@ def run_pipeline(
         if directory is not None:
             result.rundir = str(directory.path)
             result.environment = environment()
-            result.notes = (*result.notes, *keep(result, directory))
-            directory.write_manifest({ORDERS: orders_to_keep(pipeline, definition)})
+            try:
+                result.notes = (*result.notes, *keep(result, directory))
+                directory.write_manifest({ORDERS: orders_to_keep(pipeline, definition)})
+            except OSError as error:  # a full disk: what was computed is not lost for that
+                result.rundir = None
+                said = f"the result could not be written to {directory.path}: {error}; save it elsewhere"
+                result.notes = (*result.notes, said)
+                warnings.warn(said, stacklevel=4)
         if failure is not None:
             raise failure
         return result
 
 
 class _Run:
-    """One run while it goes on."""
-
     def __init__(
         self,
         pipeline: Pipeline,
@@ -330,7 +335,8 @@ def running_in(options: Options, definition: Definition, source: Source) -> Iter
             yield directory
         except BaseException as error:
             words = str(error) if isinstance(error, WindrowError) else f"{type(error).__name__}: {error}"
-            directory.write_manifest({"state": "failed", "error": words, "ended": _now()})
+            with suppress(OSError):  # where nothing can be written any more, the error is told all the same
+                directory.write_manifest({"state": "failed", "error": words, "ended": _now()})
             raise
 
 

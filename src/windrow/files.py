@@ -133,8 +133,6 @@ class File:
 
 
 class _Slot:
-    """The place of one loaded file."""
-
     __slots__ = ("loaded", "lock", "value")
 
     def __init__(self) -> None:

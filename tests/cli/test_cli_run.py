@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 import windrow
 from windrow.cli.main import main
+from windrow.store.rundir import RunDirectory
 
 ROWS = 100
 
@@ -308,3 +309,14 @@ def test_json_has_no_nan() -> None:
     assert result.exit_code == 0
     assert "NaN" not in result.stdout
     json.loads(result.stdout)
+
+
+def test_a_result_that_could_not_be_kept_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(RunDirectory, "write_result", full)
+    with pytest.warns(UserWarning, match="No space left"):
+        done = run("numbers_analysis.py", "part0.parquet", "--rundir", "runs/full")
+    assert done.exit_code == 1
+    assert "could not be written" in done.output

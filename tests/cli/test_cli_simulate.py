@@ -112,6 +112,7 @@ def test_a_killed_run_is_used_as_far_as_it_goes(tmp_path: Path) -> None:
     done = windrow(tmp_path / "run", "--workers", 2)
     assert done.exit_code == 0
     assert "did not come to its end" in done.output
+    assert "speed-ups compare all rows with those done" in done.output
 
 
 def test_errors_are_sentences(rundir: Path, tmp_path: Path) -> None:

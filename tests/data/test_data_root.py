@@ -366,7 +366,7 @@ def test_a_file_that_went_away(tmp_path: Path) -> None:
         (b"", r"empty \(0 bytes\)"),
         (b"PAR1....", "it is a Parquet file"),
         (b"<!DOCTYPE html><html>404</html>", "with b'<!DOCTY"),
-        (b"run,event\n1,2\n", "does not begin with 'root'"),
+        (b"run,event\n1,2\n", "does not begin with 'root'.*Parquet and arrays"),
         (b"root" + b"\xff" * 100, "truncated"),
     ],
 )

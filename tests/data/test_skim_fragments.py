@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import awkward as ak
 import numpy as np
@@ -12,9 +13,6 @@ import pytest
 from windrow.data.skim import fragments
 from windrow.data.skim.fragments import read_fragment, read_shape, shape_of, write_fragment
 from windrow.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def read(fragment: fragments.Fragment) -> dict[str, list[Any]]:
@@ -123,3 +121,8 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_columns_of_other_lengths_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'y' has 2 rows where 3 are to be saved"):
         write_fragment(tmp_path / "f", {"x": np.zeros(3), "y": np.zeros(2)}, 3)
+
+
+def test_a_disk_that_is_full_is_named() -> None:
+    with pytest.raises(OSError, match=r"/dev/full: .*No space left on device"):
+        write_fragment(Path("/dev/full"), {"x": np.arange(1_000_000)}, 1_000_000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,6 +14,9 @@ import windrow as wr
 from windrow.errors import UsageError
 from windrow.pipeline.cutflow.table import Cutflow, Line, Table
 from windrow.pipeline.cutflow.written import Member
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CUTS = {"a": False, "b": True}
 WRITTEN = ("a", "w", "b")
@@ -260,3 +263,27 @@ def test_json_says_everything_the_table_says() -> None:
     moved = json.loads(table({ba: LINES}).to_json())
     assert moved["written"] is None
     assert moved["why_no_written"]
+
+
+def test_rows_of_a_program_without_steps_are_on_the_first_line(tmp_path: Path) -> None:
+    analysis = wr.Pipeline("none")
+
+    @analysis.cut(when="is_mc")
+    def positive(x: Any) -> Any:
+        return x > 0
+
+    @analysis.output
+    def count(x: Any) -> int:
+        return len(x)
+
+    x = np.arange(-30.0, 70.0)
+    source = {name: {"files": {"x": x}, "metadata": {"is_mc": name == "mc"}} for name in ("mc", "data")}
+    for resume in (False, True):
+        found = analysis.run(source, rundir=tmp_path / "run", resume=resume, progress=False).cutflow
+        assert [line.passed for line in found["all", "data"].executed] == [100, 100]
+        assert [line.passed for line in found["all", "mc"].written or ()] == [100, 69]
+        assert [line.passed for line in found["all"].executed] == [200, 169]
+    alone = wr.Pipeline("alone")
+    alone.output(count)
+    table = alone.run({"x": x}, progress=False).cutflow["all"]
+    assert [(line.entered, line.passed, line.sumw) for line in table.executed] == [(100, 100, 100)]

@@ -178,7 +178,7 @@ def test_the_summary_is_plain_data_and_the_explanation_has_it_all() -> None:
         notes=("a note",),
         guards=(("mass", "two"),),
         order=(("tt", ("two", "mass"), "written"),),
-        steps={"mass": StepSummary("mass", "column", 2, 10, 10, 0.5, 1e-6, 2e-9, 2048)},
+        steps={"mass": StepSummary("mass", "column", 2, 10, 10, 0.5, 1e-6, 8.4e-4, 2048)},
     )
     summary = json.loads(json.dumps(found.summary()))
     assert summary["complete"] is True
@@ -187,7 +187,7 @@ def test_the_summary_is_plain_data_and_the_explanation_has_it_all() -> None:
     text = found.explain()
     for words in (
         "10 of 10 rows done", "- order: as written", "note: a note", "order for tt: two mass",
-        "guard: 'mass' runs after 'two'", "1 us", "2.0 ns",
+        "guard: 'mass' runs after 'two'", "1 us", "840 us",
     ):  # fmt: skip
         assert words in text
     assert result(("h", "SR", "nominal")).explain()

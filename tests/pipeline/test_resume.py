@@ -172,7 +172,9 @@ def calls(result: Any) -> set[str]:
 
 
 def test_a_complete_run_is_taken_over_whole(tmp_path: Path, files: Any) -> None:
-    first = load()["analysis"]().run(opened(files), rundir=tmp_path / "run", progress=False)
+    load()["analysis"]().run(opened(files), rundir=tmp_path / "run", progress=False, max_rows=0)
+    first = load()["analysis"]().run(opened(files), rundir=tmp_path / "run", resume=True, progress=False)
+    assert first.decisions[0] == "resume: no rows are done already"
     again = load()["analysis"]().run(opened(files), rundir=tmp_path / "run", resume=True, progress=False)
     assert said(again) == said(first)
     assert again.reads == []

@@ -308,6 +308,45 @@ def test_an_initializer_runs_once_per_worker(engine: str, tmp_path: Path) -> Non
     assert 1 <= len(diary.read_text()) <= 2
 
 
+def test_what_an_initializer_sets_in_a_script_is_seen_by_the_functions_of_the_script(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import windrow as wr
+
+scale, cache = 1, {}
+
+def begin(number):
+    global scale, model
+    scale, model = number, {"answer": 42}
+    cache["scale"] = number
+
+def scaled(x):
+    return x * scale, cache["scale"]
+
+def ask():
+    return helper()
+
+def helper():
+    return model["answer"]
+
+def count():  # changes a global: made anew for every call
+    cache["calls"] = cache.get("calls", 0) + 1
+    return cache["scale"]
+
+for make in (wr.Executor, lambda *given, **more: wr.Executor(*given, **more, engine="threads")):
+    with make(2, initializer=begin, initargs=(3,)) as executor:
+        assert list(executor.map(scaled, [1, 2])) == [(3, 3), (6, 3)]
+        assert executor.submit(ask).result() == executor.submit(lambda: model["answer"]).result() == 42
+        assert executor.submit(count).result() == 3
+    assert scale == (1 if make is wr.Executor else 3)
+with wr.Session(workers=1, initializer=lambda: begin(5)) as session:
+    assert wr.task(scaled)(1).result() == (5, 5)
+"""
+    )
+    subprocess.run([sys.executable, "-W", "ignore", str(program)], check=True, timeout=120)
+
+
 @engines
 def test_an_initializer_that_fails_breaks_the_executor(engine: str, caplog: pytest.LogCaptureFixture) -> None:
     executor = wr.Executor(2, engine=engine, initializer=refuse)

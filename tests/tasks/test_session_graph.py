@@ -113,6 +113,17 @@ def test_a_task_is_explained(engine: str) -> None:
     assert repr(words) == str(words)
 
 
+def test_one_worker_cannot_do_less_than_the_work_whatever_cores_there_are() -> None:
+    with wr.Session(engine="inline", workers=4) as session:
+        session.gather([one(number) for number in range(20)])
+    said = session.explain()
+    took = re.search(r"with 1 worker; (.+) of work", said)
+    least = re.search(r"as many workers is faster than (.+); the critical", said)
+    assert took is not None
+    assert least is not None
+    assert took[1] == least[1]
+
+
 def test_what_cannot_be_explained_is_said() -> None:
     with wr.Session(engine="inline") as session:
         assert session.explain(77) == "no task 77 is known to this session yet"

@@ -515,15 +515,17 @@ def test_what_dead_processes_left_is_removed(place: Path) -> None:
     (place / ".windrow-lock").write_text("")
     (place / ".windrow-00000000-1-1-00000000").mkdir()  # of another machine
     assert len(list(place.iterdir())) == 3
-    gate = threading.Event()
+    began, gate = threading.Event(), threading.Event()
 
     @wr.task
     def waits(out: wr.OutFile) -> None:
+        began.set()
         assert gate.wait(120)
         Path(out).write_text("x")
 
     with session("threads"):
         waits("x")
+        assert began.wait(120)
         with session("threads") as other:
             write("y", "y")
             other.files.wait("y")

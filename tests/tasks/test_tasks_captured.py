@@ -249,19 +249,35 @@ def appends(one):
     rows.append(one)
     return len(rows)
 
-def own(one):
+def default(one, kept=[]):
+    kept.append(one)
+    return len(kept)
+
+def keyword(one, *, kept={}):
+    kept[one, len(kept)] = 1
+    return len(kept)
+
+def extends(one, other=0, kept=[]):
+    kept += [one]
+    return len(kept)
+
+def own(one, more=[1], less={}):
     mine = []
     mine.append(one)
     one["x"] = 1
+    more = more + less.get("x", [])
     return len(mine)
 """
 
 
 @pytest.mark.parametrize(
     ("body", "given", "said"),
-    [("rebinds", (), "'counter'"), ("puts", (1,), r"'table\[...\]'"), ("appends", (1,), r"'rows.append\(\)'")],
-)
-def test_a_body_that_changes_a_global_is_told_so(body: str, given: tuple[Any, ...], said: str) -> None:
+    [
+        ("rebinds", (), "'counter'"), ("puts", (1,), r"'table\[...\]'"), ("appends", (1,), r"'rows.append\(\)'"),
+        ("default", (1,), r"'kept.append\(\)'"), ("keyword", (1,), r"'kept\[...\]'"), ("extends", (1,), "'kept'"),
+    ],
+)  # fmt: skip
+def test_a_body_that_changes_what_is_not_its_own_is_told_so(body: str, given: tuple[Any, ...], said: str) -> None:
     names: dict[str, Any] = {"__name__": "program_of_a_user"}
     exec(COUNTING, names)
     with wr.Session(engine="processes", workers=2) as session:

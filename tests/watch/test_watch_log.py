@@ -33,8 +33,10 @@ from windrow.core.records import (
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.engines.inline import InlineEngine
+from windrow.errors import StepError
 from windrow.run.loop import run
 from windrow.shape.fixed import Fixed
+from windrow.store.rundir import RunDirectory
 from windrow.watch.log import MOST_BORDERS, PAUSE_S, PIECE, EventLog, own_memory
 from windrow.watch.readlog import read_log
 
@@ -165,6 +167,32 @@ def test_a_run_whose_log_does_not_fit_has_its_result(tmp_path: Path, monkeypatch
         result = analysis.run({"x": np.arange(10)}, rundir=tmp_path / "run", progress=False)
     assert result.complete
     assert result["total"] == 45
+
+
+def test_a_run_directory_that_is_full_costs_neither_the_result_nor_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    analysis = wr.Pipeline("full")
+
+    @analysis.output
+    def total(x: Any) -> Any:
+        if x[0] < 0:
+            raise ValueError("negative")
+        return x.sum()
+
+    monkeypatch.setattr(RunDirectory, "write_result", full)
+    with pytest.warns(UserWarning, match=r"could not be written to .*No space left on device; save it elsewhere"):
+        result = analysis.run({"x": np.arange(10)}, rundir=tmp_path / "run", progress=False)
+    assert result.complete
+    assert result["total"] == 45
+    assert result.rundir is None
+    write = RunDirectory.write_manifest
+    monkeypatch.setattr(RunDirectory, "write_manifest", lambda *a: full() if "error" in a[1] else write(*a))
+    with pytest.raises(StepError, match="ValueError: negative"):
+        analysis.run({"x": np.array([-1.0])}, rundir=tmp_path / "other", progress=False)
 
 
 def test_rows_that_are_left_out_are_not_finished(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ COLUMNS = ("entered", "passed", "undefined", "nan", "sumw", "sumw2")
 
 #: The order of what is the same in all orders, and its lines for a region.
 ANY_ORDER: Order = ()
+NO_STEPS: Order = ("",)  #: the order of a program without any, which is not that of all others
 INITIAL, END = 0, 1
 
 #: The lane of all rows before any cut; no region is called so.
@@ -91,6 +92,7 @@ class CountRecorder:
 
     def __init__(self, run: ChunkRun) -> None:
         self._run = run
+        self._order = run.order or NO_STEPS
         self._units = len(run.borders) - 1
         self._regions: dict[int, str] = {}  #: lanes with lines of their own
         self._line: dict[tuple[str, str], int] = {}  #: (region, cut) -> number of its line
@@ -99,9 +101,9 @@ class CountRecorder:
             if lane.region is None or lane.hidden:
                 continue
             self._regions[number] = lane.region
-            cuts = cuts_in(run.order, lane.declared)
+            cuts = cuts_in(self._order, lane.declared)
             self._line.update({(lane.region, cut): line for line, cut in enumerate(cuts, start=1)})
-            self._new(run.order, lane.region, lines=1 + len(cuts))
+            self._new(self._order, lane.region, lines=1 + len(cuts))
             self._new(ANY_ORDER, lane.region, lines=2)
 
     def _new(self, order: Order, lane: str, lines: int) -> NDArray[np.float64]:
@@ -113,9 +115,9 @@ class CountRecorder:
         run = self._run
         above = initial_weights(run.program)
         for region in self._regions.values():
-            self._fill(run.order, region, 0, run.rows, run.rows, above)
+            self._fill(self._order, region, 0, run.rows, run.rows, above)
             same = self.counts[ANY_ORDER, region][:, INITIAL]
-            same[:] = self.counts[run.order, region][:, 0]
+            same[:] = self.counts[self._order, region][:, 0]
             if not set(above) <= run.varied.keys():
                 same[:, 4:] = math.nan
 
@@ -130,13 +132,12 @@ class CountRecorder:
     ) -> None:
         """Fill the line of a cut in the lane of a region."""
         run, region = self._run, self._regions[lane]
-        lines = self._fill(run.order, region, self._line[region, cut], entered, passed, run.program.weights)
+        lines = self._fill(self._order, region, self._line[region, cut], entered, passed, run.program.weights)
         for column, rows in ((2, undefined), (3, nan)):
             if rows is not None:
                 lines[:, column] = np.diff(rows.cut_at(run.borders))
 
     def record_ends(self) -> None:
-        """Fill what the lanes have in the end."""
         run, program = self._run, self._run.program
         for number, region in self._regions.items():
             weights = end_weights(program, program.lanes[number])

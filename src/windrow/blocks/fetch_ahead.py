@@ -37,9 +37,7 @@ class Link(Protocol):
         ...
 
     @property
-    def bytes_per_s(self) -> float:
-        """Bytes per second from then on."""
-        ...
+    def bytes_per_s(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)

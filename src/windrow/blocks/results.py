@@ -166,8 +166,7 @@ def _verdict(step: str, value: NDArray[Any], rows: int, undefined: NDArray[np.bo
         )
     if value.shape != (rows,):
         raise StepResultError(
-            f"cut {step!r} must return one boolean per row: expected length {rows}, got length {len(value)} "
-            f"({_describe(value)})"
+            f"cut {step!r} must return one boolean per row: expected shape ({rows},), got {_describe(value)}"
         )
     return Verdict(value, undefined)
 

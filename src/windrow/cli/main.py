@@ -191,6 +191,7 @@ def run(
         spec = loading.data_of(data) if data else loading.data_in(module, file)
         result = pipeline.run(spec, **options)
     code = _ended(result, quiet=quiet or json_to == "-", explain=explain)
+    code = 1 if options["rundir"] is not None and result.rundir is None else code  # it could not be written there
     if json_to == "-":
         click.echo(result.to_json(), nl=False)
     elif json_to is not None:

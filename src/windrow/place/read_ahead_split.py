@@ -121,8 +121,6 @@ class FixedSplit:
 
 @dataclass(slots=True)
 class _Seen:
-    """Sums since some moment."""
-
     began: float = 0.0
     until: float = 0.0
     chunks: int = 0

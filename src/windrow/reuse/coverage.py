@@ -50,9 +50,8 @@ def divide(wanted: Sequence[tuple[int, int]], products: frozenset[str], covered:
     for kept in sorted(covered, key=lambda one: (-sum(stop - start for start, stop in one.rows), one.id)):
         if not kept.rows or any(whole.gaps(start, stop) for start, stop in kept.rows):
             continue
-        mine = frozenset(
-            name for name in kept.products & products if all(taken[name].free(start, stop) for start, stop in kept.rows)
-        )
+        of_it = kept.products & products
+        mine = frozenset(name for name in of_it if all(taken[name].free(start, stop) for start, stop in kept.rows))
         for name in mine:
             for start, stop in kept.rows:
                 taken[name].add(start, stop)

@@ -158,7 +158,7 @@ class Recorded:
         try:
             summary = directory.read_summary()
         except DataError:
-            self.notes.append("the run did not come to its end: only what its log tells is used")
+            self.notes.append("the run did not come to its end: speed-ups compare all rows with those done")
         if log.unreadable:
             self.notes.append(f"{log.unreadable} lines of the log cannot be read")
         if log.dropped:

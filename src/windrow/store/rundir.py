@@ -194,7 +194,7 @@ class RunDirectory:
         why = {"running": "the run is still going on, or was killed", "failed": "the run failed"}.get(
             state, f"its state is {state!r}"
         )
-        todo = "run the analysis again"
+        todo = "run the analysis again, with resume=True if what is done shall count"
         if (self.path / PREVIOUS / RESULT).exists():
             todo += f"; the result of the run before it is in {self.path / PREVIOUS}"
         return MissingFileError(

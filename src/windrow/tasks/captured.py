@@ -33,13 +33,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.engines.processes.serialize import importable
+from windrow.engines.processes.serialize import INITIALIZED, can_pickle, dumps, importable
 from windrow.store.fingerprint.code import read_code
 from windrow.store.fingerprint.describe import CHANGING, CONTAINERS
 from windrow.store.fingerprint.libraries import library_of_class, library_of_module, library_of_names, names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from windrow.tasks.shared_arrays import SharedArrays
 
@@ -118,7 +118,9 @@ class Captured:
         return pickler.found
 
     def _look_at_function(self, function: FunctionType) -> Iterator[Any]:
-        reading = read_code(function.__code__)
+        defaults = _defaults(function)
+        changeable = tuple(name for name, one in defaults.items() if type(one) in (*CONTAINERS, np.ndarray))
+        reading = read_code(function.__code__, changeable)
         for store in reading.stores:
             target = _found(function, re.split(r"[.[]", store)[0], ())
             if (
@@ -145,8 +147,7 @@ class Captured:
                         yield value
                     elif library_of_module(value) is None and all(vars(value) is not one for one in spaces):
                         spaces.append(vars(value))  # of which attributes are used
-        yield from function.__defaults__ or ()
-        yield from (function.__kwdefaults__ or {}).values()
+        yield from defaults.values()
 
     def _look_at_class(self, kind: type) -> Iterator[Any]:
         names = names_of(kind)
@@ -279,10 +280,16 @@ def _found(function: FunctionType, name: str, attributes: tuple[str, ...]) -> An
     """Give what a name means in a function, and the attributes behind it; None if that is not known."""
     free = function.__code__.co_freevars
     value = _content(function.__closure__[free.index(name)]) if name in free and function.__closure__ else None
-    value = function.__globals__.get(name) if value is None else value
+    value = _defaults(function).get(name, function.__globals__.get(name)) if value is None else value
     for one in attributes:
         value = getattr_static(value, one, None)
     return value
+
+
+def _defaults(function: FunctionType) -> dict[str, Any]:
+    values = function.__defaults__ or ()
+    names = function.__code__.co_varnames[function.__code__.co_argcount - len(values) :]
+    return {**dict(zip(names, values, strict=False)), **(function.__kwdefaults__ or {})}
 
 
 def _is_state(name: str, value: Any) -> bool:
@@ -314,3 +321,22 @@ def called_by(thing: Any) -> Iterator[Any]:
         yield thing.fget
     else:
         yield getattr_static(thing, "__wrapped__", None)
+
+
+def initialize(initializer: Callable[[], object]) -> None:
+    """Call an initializer in a worker; what it sets in a script or notebook, functions of that see which come later."""
+    run: list[Any] = [initializer]
+    for one in run:
+        run += [inner for inner in called_by(one) if inner is not None]
+    spaces = [one.__globals__ for one in run if type(one) is FunctionType]
+    spaces = [one for one in spaces if vars(sys.modules.get(one.get("__name__", ""), sys)) is not one]  # sent by value
+    before = [{name: (value, _written(value)) for name, value in names.items()} for names in spaces]
+    initializer()
+    for names, then in zip(spaces, before, strict=True):
+        for name, value in names.items():
+            if name not in then or value is not then[name][0] or _written(value) != then[name][1]:
+                INITIALIZED.setdefault(names.get("__name__", ""), {})[name] = value
+
+
+def _written(value: Any) -> bytes | None:
+    return dumps(value, apart=APART)[0] if can_pickle(value) else None

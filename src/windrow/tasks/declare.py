@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, ove
 from windrow.core.records import Needs
 from windrow.errors import UsageError
 from windrow.tasks.body import STREAM, is_generator, run_body
-from windrow.tasks.files.annotations import FileKind, file_parameters
+from windrow.tasks.files.annotations import FileKind, file_parameters, parameters_of
 from windrow.tasks.options import check_names, check_options, task_needs
 from windrow.tasks.resident import Resident, made_here
 
@@ -188,13 +188,6 @@ def _declare(function: Callable[..., Any], asked: TaskOptions) -> Declared:
         asked={**asked, "name": name},
         **{one: options[one] for one in as_written if one in options},
     )
-
-
-def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    try:
-        return inspect.signature(function).parameters
-    except (ValueError, TypeError):  # some builtins do not tell
-        return {}
 
 
 def _changed(name: str, parameters: Mapping[str, inspect.Parameter], inout: str | tuple[str, ...]) -> tuple[str, ...]:

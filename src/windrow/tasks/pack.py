@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.engines.machine_limits import granted_memory
 from windrow.engines.processes.messages import Packed, pack_call, pack_common
-from windrow.engines.processes.serialize import culprit, dumps
+from windrow.engines.processes.serialize import can_pickle, culprit, dumps
 from windrow.errors import GlobalsWarning, UsageError
 from windrow.tasks.captured import APART, Captured
 from windrow.tasks.shared_arrays import SharedArrays
@@ -135,7 +135,7 @@ class Packer:
             try:
                 return dumps(WithState(function, state), apart=APART, by_value=True)
             except Exception:  # noqa: BLE001 - a lock or the like: modules that are imported have their own
-                state = [one for one in state if _pickles(one[2])]
+                state = [one for one in state if can_pickle(one[2])]
         return dumps(WithState(function, state) if state else function, apart=APART, by_value=True)
 
     def _is_the_same(self, name: str, captured: Captured) -> bool:
@@ -159,8 +159,6 @@ class Packer:
 
 
 class _Sent(NamedTuple):
-    """A function that was sent."""
-
     function: Any  #: or a weak reference
     captured: Captured
     number: int
@@ -179,14 +177,6 @@ def _levels_of_windrow() -> int:
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "windrow":
         frame, levels = frame.f_back, levels + 1
     return levels
-
-
-def _pickles(thing: Any) -> bool:
-    try:
-        dumps(thing, apart=APART, by_value=True)
-    except Exception:  # noqa: BLE001 - whatever it is
-        return False
-    return True
 
 
 def _refuse_files(content: Content) -> None:

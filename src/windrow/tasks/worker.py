@@ -106,8 +106,10 @@ class CallWorkload:
 
     def open_worker(self, worker: int) -> CallSide:
         if self._initializer is not None:
+            from windrow.tasks.captured import initialize  # heavy, and seldom needed
+
             try:
-                self._initializer()
+                initialize(self._initializer)
             except BaseException as error:
                 raise InitializerError(
                     f"the initializer failed in worker {worker}, so that nothing can run: "

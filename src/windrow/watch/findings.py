@@ -41,7 +41,8 @@ class Findings:
     def __init__(self, run: GraphRun) -> None:
         tried = [(number, task.last) for number, task in run.tasks.items()]
         spans = {number: Span(one.begin, one.end) for number, one in tried if one is not None}
-        cores = run.log.offers.get("cores") or run.workers
+        most = run.workers * max((task.cores for task in run.tasks.values()), default=1)  # which so many tasks can use
+        cores = min(run.log.offers.get("cores") or run.workers, max(most, 1))
         self.links: Sequence[Link] = run.links()
         self.waits: Mapping[int, Mapping[str, int]] = waits(run)  #: by task
         self.first = min((task.called for task in run.tasks.values()), default=0)  #: call

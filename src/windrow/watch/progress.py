@@ -110,7 +110,6 @@ class Snapshot:
 
     @property
     def line(self) -> str:
-        """Everything in one line."""
         share = ""
         if self.counts is not None and self.rows_total > 0:
             # Rounded down: 100 % is said only when nothing is left.
@@ -135,7 +134,6 @@ class SessionSnapshot:
 
     @property
     def ended(self) -> int:
-        """Tasks that are over."""
         return self.done + self.failed + self.cancelled
 
     @property
@@ -165,7 +163,6 @@ class SessionSnapshot:
 
     @property
     def line(self) -> str:
-        """Everything in one line."""
         return f"{self.name}: {', '.join(filter(None, (self.amount, self.pace)))}"
 
 

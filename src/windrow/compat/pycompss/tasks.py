@@ -195,7 +195,8 @@ class CompssTask:
     def _given(self, session: Session, options: CompssOptions, futures: list[Any]) -> Any:
         """Give futures; of a class that has tasks itself, an object on which they can be called."""
         for number, kind in enumerate(options.returns):
-            if kind is not None and _has_tasks(kind):
+            classes = () if kind is None else kind.__mro__
+            if any(isinstance(one, CompssTask) for each in classes for one in vars(each).values()):
                 made: Any = kind
                 stand_in = made.__new__(made)
                 follow(session, stand_in, futures[number])
@@ -216,7 +217,3 @@ class CompssTask:
                 positions={one.name: 2 + number for number, one in enumerate(paths)},
             )
         return found
-
-
-def _has_tasks(kind: type) -> bool:
-    return any(isinstance(one, CompssTask) for each in kind.__mro__ for one in vars(each).values())

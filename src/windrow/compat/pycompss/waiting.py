@@ -51,8 +51,6 @@ def compss_wait_on(*objs: Any, mode: str = "rw", to_write: bool | None = None) -
 
 
 class _Waiting:
-    """One wait for several things."""
-
     def __init__(self, session: Session, copies: bool) -> None:
         self._session = session
         self._copies = copies  #: tasks may still need what the program gets as it is

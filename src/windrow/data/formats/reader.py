@@ -178,7 +178,7 @@ def _damage(label: str) -> str:
     if head[:4] == b"PAR1":
         return "it is a Parquet file: give it the suffix .parquet"
     if head[:4] != b"root":
-        return f"it does not begin with 'root' but with {head!r}"
+        return f"it does not begin with 'root' but with {head!r}; only ROOT, Parquet and arrays are read"
     return truncation(label) or "it is a ROOT file, but damaged"
 
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 import xxhash
 
 from windrow.data.arrays import list_dtype, native_lists
+from windrow.data.paths import named_error
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,9 +79,12 @@ def write_fragment(path: Path, columns: Mapping[str, Any], rows: int, *, origin:
     borders = [rows * number // parts for number in range(parts + 1)]
     batches = [_batch(plain, shared, counts, a, b) for a, b in pairwise(borders)]
     schema = batches[0].schema
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
+    try:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+    except OSError as error:
+        raise named_error(str(path), error) from error
     return Fragment(
         path=str(path),
         rows=rows,

@@ -29,6 +29,9 @@ CAUSES = 8
 #: Steps into a thing that cannot be pickled, in search of what is at fault.
 DEPTH = 12
 
+#: In a worker: globals that its initializer has set, by module. Functions of these that are sent by value see them.
+INITIALIZED: dict[str, dict[str, Any]] = {}
+
 
 def dumps(
     thing: Any, *, apart: int | None = None, by_value: bool = False, own: Callable[[ModuleType], bool] | None = None
@@ -110,6 +113,8 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
         elif isinstance(obj, ModuleType):
             self._look_at(obj.__name__)
         reduced = super().reducer_override(obj)
+        if type(obj) is FunctionType and isinstance(reduced, tuple):  # by value: it can be filled when it exists
+            return (*reduced[:5], functools.partial(_fill_function, reduced[5]))
         return _with_slots(obj, reduced) if isinstance(obj, type) else reduced
 
     def _goes_along(self, name: str) -> bool:
@@ -128,6 +133,11 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships n
         if not importable(name) or (self._own is not None and self._own(module)):
             cloudpickle.register_pickle_by_value(module)
             self.registered.append(module)
+
+
+def _fill_function(fill: Callable[[Any, Any], None], function: FunctionType, state: Any) -> None:
+    fill(function, state)
+    function.__globals__.update(INITIALIZED.get(function.__globals__.get("__name__", ""), {}))
 
 
 def _with_slots(kind: type, reduced: Any) -> Any:
@@ -181,7 +191,7 @@ def culprit(thing: Any, name: str) -> str:
     for _ in range(DEPTH):
         seen.add(id(part))
         for label, child in _parts(part):
-            if id(child) not in seen and not _pickles(child):
+            if id(child) not in seen and not can_pickle(child):
                 path, part = path + label, child
                 break
         else:
@@ -189,7 +199,7 @@ def culprit(thing: Any, name: str) -> str:
     return f"{path} ({type(part).__module__}.{type(part).__qualname__})"
 
 
-def _pickles(thing: Any) -> bool:
+def can_pickle(thing: Any) -> bool:
     try:
         dumps(thing, apart=0, by_value=True)
     except (Exception, SystemExit):  # noqa: BLE001 - whatever it is, it is why we are here

@@ -94,7 +94,7 @@ def define(
 def _name_of(kind: str, function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", "")
     if not name.isidentifier():
-        raise DefinitionError(f"a {kind} made of {function!r} has no name of its own: give it one with name='...'")
+        raise DefinitionError(f"{kind} {function!r} has no name of its own: give it one with name='...'")
     return name
 
 

@@ -264,8 +264,8 @@ class Result(Mapping[str, Any]):
         lines += [f"note: {note}" for note in self.notes]
         rows = [
             [
-                step.name, f"{step.rows_in:,}", f"{step.rows_out:,}", f"{1e6 * step.fixed_s:.0f} us",
-                f"{1e9 * step.per_row_s:.1f} ns", format_bytes(step.bytes_read),
+                step.name, f"{step.rows_in:,}", f"{step.rows_out:,}", format_seconds(step.fixed_s),
+                format_seconds(step.per_row_s), format_bytes(step.bytes_read),
                 f"(same as {step.same_as})" if step.same_as and not step.calls else "",
             ]
             for step in self.steps.values()

@@ -207,7 +207,8 @@ def _divide(plan: ResumePlan, item: Input, rows: Ranges, blobs: list[Blob], inpu
 
 
 def _said(plan: ResumePlan, definition: Definition) -> Iterable[str]:
-    yield f"resume: nothing has to be run for {plan.done_rows:,} rows that are done already"
+    done = f"nothing has to be run for {plan.done_rows:,} rows that are done already"
+    yield f"resume: {done if plan.done_rows else 'no rows are done already'}"
     again = {product for feed in plan.feeds.values() for product in feed.products or ()}
     order = [product for product in products_of(definition) if product in again]
     if order:

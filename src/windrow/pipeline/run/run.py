@@ -86,18 +86,17 @@ def run_pipeline(
             try:
                 result.notes = (*result.notes, *keep(result, directory))
                 directory.write_manifest({ORDERS: orders_to_keep(pipeline, definition)})
-            except OSError as error:  # a full disk: what is in memory is whole
-                said = f"the result is not kept in {directory.path}: {error}; save it elsewhere, it is in memory alone"
-                warnings.warn(said, stacklevel=2)
+            except OSError as error:  # a full disk: what was computed is not lost for that
+                result.rundir = None
+                said = f"the result could not be written to {directory.path}: {error}; save it elsewhere"
                 result.notes = (*result.notes, said)
+                warnings.warn(said, stacklevel=4)
         if failure is not None:
             raise failure
         return result
 
 
 class _Run:
-    """One run while it goes on."""
-
     def __init__(
         self,
         pipeline: Pipeline,

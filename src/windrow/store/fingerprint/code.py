@@ -58,10 +58,10 @@ class Reading:
 
 
 @functools.lru_cache(maxsize=4096)
-def read_code(code: CodeType) -> Reading:
-    """Read code; once, as code does not change."""
+def read_code(code: CodeType, given: tuple[str, ...] = ()) -> Reading:
+    """Read code; once, as code does not change. Parameters that are ``given`` count like closure variables."""
     reader = _Reader()
-    content = reader.read(code, {name: Origin("free", name) for name in code.co_freevars}, is_inner=False)
+    content = reader.read(code, {name: Origin("free", name) for name in (*code.co_freevars, *given)}, is_inner=False)
     return Reading(content, reader.uses, tuple(reader.stores), frozenset(reader.bare), frozenset(reader.names))
 
 
@@ -101,6 +101,7 @@ _WRITES_ATTRIBUTE = {"STORE_ATTR", "DELETE_ATTR"}
 _WRITES_ITEM = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
 _MARKS = ("CALL", "STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE")
 _CALLS = {"CALL": 1, "CALL_KW": 2}  #: what they take besides the arguments, less what they give
+_IN_PLACE = [("BINARY_OP", number) for number in range(13, 26)]  #: "+=" and its kin
 #: Keyword arguments that seed a generator.
 _SEEDS = {"seed", "entropy", "x"}
 
@@ -188,8 +189,9 @@ class _Reader:
                 self._use(*aliases.values())  # several variables at once
             if origin is not None:
                 self._take(origin, number, steps, marks, empty)
+            in_place = one.opname == "STORE_FAST" and steps[number - 1][1:3] in _IN_PLACE
             if one.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") or (
-                one.opname in ("STORE_DEREF", "DELETE_DEREF") and one.said in known
+                (in_place or one.opname in ("STORE_DEREF", "DELETE_DEREF")) and one.said in known
             ):
                 self.stores[one.said] = None
         return self._content(code, steps, aliases)

@@ -92,8 +92,6 @@ def run(invocation: Invocation) -> CommandOutcome:
 
 
 class _RunningCommand:
-    """A command on its way."""
-
     def __init__(self, invocation: Invocation, stack: contextlib.ExitStack) -> None:
         self._invocation = invocation
         self._stack = stack

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import dataclass, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,13 @@ def InFiles(pattern: str) -> Any:  # noqa: N802 - reads as a type where it is us
 def OutFiles(pattern: str) -> Any:  # noqa: N802
     """Files whose names are known when they are there, such as "part-*.fa", in the directory that was given."""
     return Annotated[Any, FileKind("OutFiles", writes=True, directory=True, pattern=pattern)]
+
+
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except (ValueError, TypeError):  # some builtins do not tell
+        return {}
 
 
 def file_parameters(function: Callable[..., Any]) -> dict[str, FileKind]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.errors import UsageError, nearest
-from windrow.tasks.declare import parameters_of
+from windrow.tasks.files.annotations import parameters_of
 from windrow.tasks.future import Future
 
 if TYPE_CHECKING:

@@ -53,8 +53,6 @@ class Write(NamedTuple):
 
 
 class _Making(NamedTuple):
-    """A path that is being written."""
-
     write: Write
     path: str  #: as the user knows it
     target: str  #: the same, without links
@@ -86,8 +84,6 @@ class FileWork:
 
 
 class _Attempt:
-    """One attempt of a call."""
-
     def __init__(self, work: FileWork, going: RunningCall) -> None:
         self._work = work
         self._going = going

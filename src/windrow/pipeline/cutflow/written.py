@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from windrow.blocks.cutflow_counts import ANY_ORDER, END, Order, cuts_in
 from windrow.pipeline.cutflow.estimate import Estimate, Stratified, estimate, patterns
+from windrow.pipeline.cutflow.regions import add_by_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -35,7 +36,7 @@ class Member:
     factor: float = 1.0  #: by which weights were scaled after the run
 
     def __add__(self, other: Member) -> Member:
-        counts = add_orders((self.counts, other.counts))
+        counts = add_by_key((self.counts, other.counts))
         windows = (*self.windows, *other.windows)
         return Member(self.dataset, counts, self.absent & other.absent, windows, self.factor)
 
@@ -44,22 +45,6 @@ class Member:
         by = [1, 1, 1, 1, factor, factor**2]
         counts = {order: lines * by for order, lines in self.counts.items()}
         return replace(self, counts=counts, factor=self.factor * factor)
-
-
-def add_orders(parts: Iterable[Mapping[Order, NDArray[np.float64]]]) -> dict[Order, NDArray[np.float64]]:
-    total: dict[Order, NDArray[np.float64]] = {}
-    for counts in parts:
-        for order, lines in counts.items():
-            total[order] = total[order] + lines if order in total else lines
-    return total
-
-
-def add_members(members: Iterable[Member]) -> tuple[Member, ...]:
-    found: dict[tuple[str | None, float], Member] = {}
-    for member in members:
-        key = (member.dataset, member.factor)
-        found[key] = found[key] + member if key in found else member
-    return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
@@ -36,6 +36,19 @@ class StepSummary:
     per_row_s: float
     bytes_read: int  #: first read for this step
     same_as: str = ""  #: the step whose answer it took over
+
+    def __add__(self, other: StepSummary) -> StepSummary:
+        calls, rows = self.calls + other.calls, self.rows_in + other.rows_in
+        return replace(
+            self,
+            calls=calls,
+            rows_in=rows,
+            rows_out=self.rows_out + other.rows_out,
+            seconds=self.seconds + other.seconds,
+            fixed_s=(self.fixed_s * self.calls + other.fixed_s * other.calls) / max(calls, 1),
+            per_row_s=(self.per_row_s * self.rows_in + other.per_row_s * other.rows_in) / max(rows, 1),
+            bytes_read=self.bytes_read + other.bytes_read,
+        )
 
 
 @dataclass(slots=True, kw_only=True, repr=False)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import pickle
 import re
 import warnings
@@ -21,6 +20,7 @@ import numpy as np
 
 from windrow.errors import LeftOutWarning, MissingFileError, UsageError, nearest
 from windrow.pipeline.results.histograms import is_histogram, padded
+from windrow.watch.report.plain_data import strict
 
 if TYPE_CHECKING:
     import os
@@ -121,7 +121,7 @@ def _write_json(result: Result, path: Path) -> list[str]:
     document = {
         "format": JSON_FORMAT,
         "summary": json.loads(result.to_json()),
-        "datasets": {name: _metadata(meta) for name, meta in result.datasets.items()},
+        "datasets": {name: strict(meta, repr) for name, meta in result.datasets.items()},
         "outputs": outputs,
         "left_out": left_out,
     }
@@ -129,65 +129,24 @@ def _write_json(result: Result, path: Path) -> list[str]:
     return left_out
 
 
-def _metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    found = {}
-    for key, value in metadata.items():
-        try:
-            found[str(key)] = plain(value)
-        except NotPlain:
-            found[str(key)] = repr(value)
-    return found
-
-
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: arrays as lists, sets as sorted lists, NaN and infinity as null."""
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if is_histogram(value):
-        return _uhi(value)
-    if isinstance(value, Mapping):
-        return _plain_mapping(value)
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, AbstractSet):
-        items = [plain(item) for item in value]
-        try:
-            return sorted(items)
-        except TypeError:
-            return sorted(items, key=repr)
-    if isinstance(value, np.generic | np.ndarray):
-        if value.dtype.kind not in "biufU":
-            raise NotPlain(f"arrays of {value.dtype}")
-        return plain(value.tolist())
-    if hasattr(value, "to_list") and type(value).__module__.startswith("awkward"):
-        return plain(value.to_list())
-    raise NotPlain(type(value).__name__)
-
-
-def _plain_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, item in value.items():
-        if not isinstance(key, str | int | float | np.generic):
-            raise NotPlain(f"keys such as {key!r}")
-        if str(key) in found:
-            raise NotPlain(f"two keys that read {key}")
-        found[str(key)] = plain(item)
-    return found
+    """Return a value as JSON has it; raises for what is no plain data and no histogram."""
+    return strict(value, _uhi)
 
 
 def _uhi(histogram: Any) -> Any:
     """Write a histogram in the UHI schema, which uhi, hist and boost-histogram read back; with its flow bins."""
     from boost_histogram.serialization import to_uhi
 
+    if not is_histogram(histogram):
+        raise NotPlain(f"{type(histogram).__name__} is no plain data")
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
             content = to_uhi(histogram)
     except (TypeError, ValueError) as error:
         raise NotPlain(f"histograms with {histogram.storage_type.__name__} storage") from error
     for part in (content, *content["axes"]):
-        part["metadata"] = _metadata(part.get("metadata", {}))
+        part["metadata"] = strict(part.get("metadata", {}), repr)
     return plain(content)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.program import Argument, BoundStep, Lane
-    from windrow.data.base import Input, Reader, Source
+    from windrow.data.base import Input, Source
     from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.pipeline import Pipeline
 
@@ -204,7 +204,10 @@ def _search(definition: Definition, source: Source, wanted: Mapping[str, Any]) -
                     )
             for first, last in item.steps if item.steps is not None else ((0, reader.info.rows),):
                 looked_at += last - first
-                found += [(item, row) for row in _rows_with(reader, wanted, first, last)]
+                for start in range(first, last, SEARCH_ROWS):
+                    columns = reader.read(tuple(wanted), start, min(start + SEARCH_ROWS, last))
+                    same = [np.asarray(columns[name] == value) for name, value in wanted.items()]
+                    found += [(item, start + int(place)) for place in np.flatnonzero(np.logical_and.reduce(same))]
     text = ", ".join(f"{name} {value}" for name, value in wanted.items())
     if not found:
         raise UsageError(f"no row has {text}: {looked_at:,} rows in {len(source.inputs):,} files were looked at")
@@ -214,15 +217,6 @@ def _search(definition: Definition, source: Source, wanted: Mapping[str, Any]) -
         item, row = found[0]
         raise UsageError(f"{len(found)} rows have {text}: {places}{more}; name one by row=({item.label!r}, {row})")
     return found[0]
-
-
-def _rows_with(reader: Reader, wanted: Mapping[str, Any], first: int, last: int) -> list[int]:
-    rows: list[int] = []
-    for start in range(first, last, SEARCH_ROWS):
-        columns = reader.read(tuple(wanted), start, min(start + SEARCH_ROWS, last))
-        same = np.logical_and.reduce([np.asarray(columns[name] == value) for name, value in wanted.items()])
-        rows += [start + int(position) for position in np.flatnonzero(same)]
-    return rows
 
 
 # -- asking every step ---------------------------------------------------------------------------

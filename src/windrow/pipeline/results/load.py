@@ -41,13 +41,10 @@ Part = tuple[Any, ...]
 
 def keep(result: Result, rundir: str | os.PathLike[str] | RunDirectory) -> tuple[str, ...]:
     """Write the result, its summary and the end of the manifest; returns notes on what could not be kept."""
-    if isinstance(rundir, RunDirectory):
-        return _keep(result, rundir)
-    with _directory(result, rundir) as directory:
-        return _keep(result, directory)
-
-
-def _keep(result: Result, directory: RunDirectory) -> tuple[str, ...]:
+    if not isinstance(rundir, RunDirectory):
+        with _directory(result, rundir) as directory:
+            return keep(result, directory)
+    directory = rundir
     state, notes = _pack(result)
     content = pickle.dumps({**state, "format": FORMAT}, protocol=5)
     directory.write_result(content)

@@ -81,7 +81,9 @@ def nodes_and_edges(tasks: Mapping[int, CallRecord], most: int) -> tuple[tuple[G
     keys = {number: str(number) for number in tasks}
     if len(tasks) > most:
         kinds = {(task.name, levels[number]) for number, task in tasks.items()}
-        together = _together(kinds, most)
+        together, highest = 1, max(levels.values())
+        while together <= highest and len({(name, level // together) for name, level in kinds}) > most:
+            together *= 2
         keys = {number: f"{task.name}@{levels[number] // together}" for number, task in tasks.items()}
     members: dict[str, list[int]] = defaultdict(list)
     for number in sorted(tasks):
@@ -101,14 +103,6 @@ def nodes_and_edges(tasks: Mapping[int, CallRecord], most: int) -> tuple[tuple[G
             if source in keys:
                 counts[keys[source], keys[number], "after"] += 1
     return tuple(nodes), tuple(GraphEdge(*ends, count) for ends, count in counts.items())
-
-
-def _together(kinds: set[tuple[str, int]], most: int) -> int:
-    """Say how many levels to join so that there are few enough nodes; names are never joined."""
-    together, highest = 1, max(level for _, level in kinds)
-    while together <= highest and len({(name, level // together) for name, level in kinds}) > most:
-        together *= 2
-    return together
 
 
 @dataclass(frozen=True, slots=True, repr=False)

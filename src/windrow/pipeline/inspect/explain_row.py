@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from windrow.blocks.failing import first_line
 from windrow.blocks.results import UpDown, Verdict
 from windrow.errors import MissingColumnError, StepError, UsageError, nearest
 from windrow.pipeline.binding.bind import bind
-from windrow.pipeline.inspect.rows import chunk_run, definition_at_desk, find_input, opened, row_number, short
+from windrow.pipeline.inspect.rows import chunk_run, definition_at_desk, find_input, row_number, short
 from windrow.pipeline.results.grid import Grid, box, to_html
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def explain_row(pipeline: Pipeline, data: Any, row: Any, *, seed: int = 0) -> Wh
     definition = definition_at_desk(pipeline, seed)
     source = windrow_data.open(data)
     item, number = _place(definition, source, row)
-    with opened(source, item.index) as reader:
+    with closing(source.open(item.index)) as reader:
         number = row_number(number, reader.info, item.label)
         program = bind(definition, item.dataset, source.datasets[item.dataset], reader.info, item.label)
         with chunk_run(program, reader, item, number, number + 1) as run:
@@ -195,7 +196,7 @@ def _search(definition: Definition, source: Source, wanted: Mapping[str, Any]) -
     found: list[tuple[Input, int]] = []
     looked_at = 0
     for item in source.inputs:
-        with opened(source, item.index) as reader:
+        with closing(source.open(item.index)) as reader:
             for name in wanted:
                 if name not in reader.info.columns:
                     raise MissingColumnError(

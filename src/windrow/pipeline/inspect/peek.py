@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import filter as matching
 from functools import reduce
@@ -34,7 +34,6 @@ from windrow.pipeline.inspect.rows import (
     chunk_run,
     definition_at_desk,
     find_input,
-    opened,
     output_reading,
     pieces,
     row_number,
@@ -137,7 +136,7 @@ class _Look:
             for item in inputs:
                 if not self._exists(item):
                     continue
-                with opened(self.source, item.index) as reader:
+                with closing(self.source.open(item.index)) as reader:
                     missing = [name for name in self.others if not _in_file(name, reader.info)]
                     if missing:
                         self.notes[f"{item.label} has no {', '.join(map(repr, missing))}"] = None
@@ -169,7 +168,7 @@ class _Look:
         for item in {item.dataset: item for item in reversed(inputs)}.values():
             if not missing:
                 return
-            with opened(self.source, item.index) as reader:
+            with closing(self.source.open(item.index)) as reader:
                 known += [*reader.info.columns, *reader.info.collections]
                 missing = [name for name in missing if not _in_file(name, reader.info)]
         if missing:

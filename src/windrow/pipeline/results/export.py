@@ -208,23 +208,15 @@ def _histogram_arrays(histogram: Any) -> dict[str, Any]:
 
 def _as_array(value: Any) -> Any:
     """Return an array that NumPy reads back without pickle, None if there is none."""
-    if isinstance(value, AbstractSet):
-        try:
-            value = sorted(value)
-        except TypeError:
-            return None
-    if not isinstance(value, str | bool | int | float | complex | list | tuple | np.generic | np.ndarray):
-        if not type(value).__module__.startswith("awkward"):
-            return None
-        import awkward as ak
-
-        try:
-            value = ak.to_numpy(value, allow_missing=False)
-        except (TypeError, ValueError):
-            return None
     try:
+        if isinstance(value, AbstractSet):
+            value = sorted(value)
+        elif type(value).__module__.startswith("awkward"):
+            import awkward as ak
+
+            value = ak.to_numpy(value, allow_missing=False)
         array = np.asarray(value)
-    except ValueError:
+    except (TypeError, ValueError):
         return None
     return array if array.dtype.kind in "biufcUSMm" else None
 

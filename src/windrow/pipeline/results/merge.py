@@ -57,7 +57,11 @@ def merge(*results: Result) -> Result:
     merges.update((name, function) for result in results for name, function in result.merges.items() if function)
     environments = [result.environment for result in results]
     same = all(environment == environments[0] for environment in environments)
-    outputs, not_kept = _outputs(results, merges)
+    parts: dict[str, list[tuple[Outputs, Lost]]] = defaultdict(list)
+    for result in results:
+        for dataset, values in result.outputs.items():
+            parts[dataset].append((values, result.not_kept.get(dataset, {})))
+    outputs, not_kept = add_by_name(parts, merges)
     sources = [result.source for result in results]
     return replace(
         first,
@@ -253,18 +257,18 @@ def _lost_function(_left: Any, _right: Any) -> Any:
     )
 
 
-def _outputs(
-    results: Sequence[Result], merges: Mapping[str, Any]
+def add_by_name(
+    parts: Mapping[str, Sequence[tuple[Outputs, Lost]]], merges: Mapping[str, Any]
 ) -> tuple[dict[str, dict[Any, Any]], dict[str, dict[Key, str]]]:
+    """Add the outputs of each dataset or group; what has one part alone stays as it is."""
     outputs: dict[str, dict[Any, Any]] = {}
     not_kept: dict[str, dict[Key, str]] = {}
-    for dataset in dict.fromkeys(name for result in results for name in result.outputs):
-        parts = [result for result in results if dataset in result.outputs]
-        outputs[dataset], gone = add_outputs(
-            [part.outputs[dataset] for part in parts], merges, [part.not_kept.get(dataset, {}) for part in parts]
-        )
+    for name, mine in parts.items():
+        values, lost = [value for value, _ in mine], [gone for _, gone in mine]
+        added = add_outputs(values, merges, lost) if len(mine) > 1 else (dict(values[0]), dict(lost[0]))
+        outputs[name], gone = added
         if gone:
-            not_kept[dataset] = gone
+            not_kept[name] = gone
     return outputs, not_kept
 
 

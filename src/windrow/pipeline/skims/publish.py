@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -245,16 +245,13 @@ def _record(
 def _empty(target: _Target, definition: Definition, source: Source, workload: PipelineWorkload) -> dict[str, Any]:
     inputs = [item for item in source.inputs if item.dataset == target.dataset]
     item = min(inputs, key=lambda item: item.index not in workload.facts.borders)
-    reader = source.open(item.index)
-    try:
+    with closing(source.open(item.index)) as reader:
         program = workload.program(item, reader.info)
         chunk = Chunk(item.index, item.label, 0, (0, 0), (0, 0))
         run = ChunkRun(program, reader, chunk, definition.written, {}, forced=True)
         run.run()
         save = next(save for save in program.saves if save.key == target.key)
         return empty_columns(run, save)
-    finally:
-        reader.close()
 
 
 # -- staging -----------------------------------------------------------------------------------

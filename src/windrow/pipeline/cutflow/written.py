@@ -61,14 +61,8 @@ class WrittenRegion:
 
         And before the first cut of any region: those written there weight the initial line.
         """
-        before: set[str] = set()
-        found: list[tuple[str, frozenset[str]]] = []
-        for name in order:
-            if name in self.weights:
-                before.add(name)
-            elif name in self.cuts:
-                found.append((name, frozenset(before)))
-        return self._before_first(order) & self._before_first(self.order), tuple(found)
+        cuts = tuple((cut, self._weights_above(order, cut)) for cut in cuts_in(order, self.cuts))
+        return self._before_first(order) & self._before_first(self.order), cuts
 
     def odd_rows(self, cut: str, counts: Mapping[Order, NDArray[np.float64]]) -> tuple[int, int] | tuple[None, None]:
         """Count rows that were undefined or had NaN, if the same rows reached the cut as in the written order."""
@@ -83,12 +77,11 @@ class WrittenRegion:
 
     def ends_as_written(self, order: Order) -> bool:
         """Say whether the last cut that ran stands below the weights of the last written line, and no others."""
+        ran, written = cuts_in(order, self.cuts), cuts_in(self.order, self.cuts)
+        return bool(ran) and self._weights_above(order, ran[-1]) == self._weights_above(self.order, written[-1])
 
-        def above_last(order: Order) -> frozenset[str]:
-            last = max(order.index(cut) for cut in self.cuts)
-            return self.weights & frozenset(order[:last])
-
-        return bool(self.cuts) and above_last(order) == above_last(self.order)
+    def _weights_above(self, order: Order, cut: str) -> frozenset[str]:
+        return self.weights & frozenset(order[: order.index(cut)])
 
     def _before_first(self, order: Order) -> frozenset[str]:
         first = next((n for n, name in enumerate(order) if name in self.used), len(order))
@@ -106,7 +99,8 @@ class WrittenRegion:
 
     def _estimates(self, member: Member) -> list[Estimate] | None:
         weights = [n for n in self.order if n in self.weights and n not in member.absent]
-        above = self._weights_above(frozenset(weights))
+        lines = [self._before_first(self.order), *(self._weights_above(self.order, cut) for cut in self.cuts)]
+        above = [names - member.absent for names in lines]
         ran = [
             self._stratified(order, lines, above, member.absent)
             for order, lines in member.counts.items()
@@ -121,10 +115,6 @@ class WrittenRegion:
             end = (sumw, sumw2)
         return estimate(ran, seen, [len(names) for names in above], end, member.factor)
 
-    def _weights_above(self, weights: frozenset[str]) -> list[frozenset[str]]:
-        lines = [weights & frozenset(self.order[: self.order.index(cut)]) for cut in self.cuts]
-        return [self._before_first(self.order) & weights, *lines]
-
     def _stratified(
         self, order: Order, lines: NDArray[np.float64], above: list[frozenset[str]], absent: frozenset[str]
     ) -> Stratified:
@@ -134,11 +124,10 @@ class WrittenRegion:
         cuts = tuple(place[cut] for cut in ran)
         # Written lines whose weighted rows are those of a line that ran.
         sums = {}
-        existing = self.weights - absent
         if above[0] <= self._before_first(order):
             sums[INITIAL_LINE] = lines[0, 4:]
         for number, cut in enumerate(ran, start=1):
-            before = existing & frozenset(order[: order.index(cut)])
+            before = self._weights_above(order, cut) - absent
             if set(cuts[:number]) == set(range(number)) and before == above[number]:
                 sums[number - 1] = lines[number, 4:]
         return Stratified(

@@ -24,7 +24,7 @@ from windrow.watch.report.plain_data import strict
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable
 
     from windrow.pipeline.results.result import Result
 
@@ -87,12 +87,13 @@ def safe_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.+=-]", "_", text) or "_"
 
 
-def refuse_twice(name: str, *taken: Mapping[str, Any]) -> None:
-    if any(name in names for names in taken):
-        raise UsageError(
-            f"two outputs would be called {name!r} in the file; rename a dataset, region or output so that they differ "
-            "in letters, digits or _"
-        )
+def refuse_twice(names: Iterable[str], taken: Mapping[str, Any]) -> None:
+    for name in names:
+        if name in taken:
+            raise UsageError(
+                f"two outputs would be called {name!r} in the file; rename a dataset, region or output so that they differ "
+                "in letters, digits or _"
+            )
 
 
 def variation_suffix(variation: str) -> str:
@@ -103,6 +104,21 @@ def variation_suffix(variation: str) -> str:
         if variation.endswith(side):
             return f"_{variation.removesuffix(side)}{word}"
     return f"_{variation}"
+
+
+def _pieces(
+    value: Any, divide: Callable[[Mapping[Any, Any]], bool], inner: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Give the values of nested mappings, with safe names of the way there; mappings that are not divided stay whole."""
+    if isinstance(value, Mapping) and divide(value):
+        for key, item in value.items():
+            yield from _pieces(item, divide, (*inner, safe_name(str(key))))
+    else:
+        yield inner, value
+
+
+def _holds_histograms(value: Mapping[Any, Any]) -> bool:
+    return any(is_histogram(item) or isinstance(item, Mapping) for item in value.values())
 
 
 #: Version of the layout of the JSON file.
@@ -156,34 +172,21 @@ def _uhi(histogram: Any) -> Any:
 def _write_npz(result: Result, path: Path) -> list[str]:
     """Write arrays, numbers and histograms under names with slashes; returns the rest."""
     arrays: dict[str, Any] = {"windrow/summary": np.array(result.to_json())}
-    left_out: list[str] = []
     for dataset, output, region, variation, value in entries(result):
-        base = "/".join(safe_name(part) for part in (dataset, output, region, variation))
-        left_out += _add_arrays(arrays, base, value)
+        for inner, item in _pieces(value, lambda _: True):
+            name = "/".join([*map(safe_name, (dataset, output, region, variation)), *inner])
+            if is_histogram(item):
+                found = {f"{name}/{part}": numbers for part, numbers in _histogram_arrays(item).items()}
+            else:
+                found = {name: _as_array(item)}
+            refuse_twice(found, arrays)
+            arrays.update(found)
+    left_out = [name for name, array in arrays.items() if array is None]
     if left_out:
         arrays["windrow/left_out"] = np.array(left_out)
     with path.open("wb") as stream:
-        np.savez_compressed(stream, **arrays)
+        np.savez_compressed(stream, **{name: array for name, array in arrays.items() if array is not None})
     return left_out
-
-
-def _add_arrays(arrays: dict[str, Any], base: str, value: Any) -> list[str]:
-    if is_histogram(value):
-        for name, numbers in _histogram_arrays(value).items():
-            refuse_twice(f"{base}/{name}", arrays)
-            arrays[f"{base}/{name}"] = numbers
-        return []
-    if isinstance(value, Mapping):
-        found = []
-        for key, item in value.items():
-            found += _add_arrays(arrays, f"{base}/{safe_name(str(key))}", item)
-        return found
-    array = _as_array(value)
-    if array is None:
-        return [base]
-    refuse_twice(base, arrays)
-    arrays[base] = array
-    return []
 
 
 def _histogram_arrays(histogram: Any) -> dict[str, Any]:
@@ -254,18 +257,15 @@ def _write_root(result: Result, path: Path) -> list[str]:
     left_out: list[str] = []
     for dataset, output, region, variation, value in entries(result):
         last = safe_name(dataset + variation_suffix(variation))
-        for inner, item in _pieces(value):
+        for inner, item in _pieces(value, _holds_histograms):
             name = "/".join([safe_name(region), safe_name(output), *inner, last])
-            refuse_twice(name, histograms, others)
-            if is_histogram(item):
-                model = _model(item)
-                if model is None:
-                    left_out.append(name)
-                else:
-                    histograms[name] = model
-                continue
+            refuse_twice([name], histograms)
+            refuse_twice([name], others)
             try:
-                others[name] = plain(item)
+                if is_histogram(item):
+                    histograms[name] = _model(item)
+                else:
+                    others[name] = plain(item)
             except NotPlain:
                 left_out.append(name)
     with uproot.recreate(path) as file:
@@ -277,22 +277,13 @@ def _write_root(result: Result, path: Path) -> list[str]:
     return left_out
 
 
-def _pieces(value: Any, inner: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Mappings become directories where they hold histograms; other mappings stay whole."""
-    if isinstance(value, Mapping) and any(is_histogram(item) or isinstance(item, Mapping) for item in value.values()):
-        for key, item in value.items():
-            yield from _pieces(item, (*inner, safe_name(str(key))))
-    else:
-        yield inner, value
-
-
 def _model(histogram: Any) -> Any:
     if not 1 <= histogram.ndim <= MAX_DIMENSIONS or not all(histogram.axes.size):
-        return None
-    if histogram.kind == "MEAN":
-        return histogram if histogram.ndim == 1 else None
-    if np.ndim(histogram.values()) != histogram.ndim:
-        return None
+        raise NotPlain(f"histograms of {histogram.ndim} dimensions, or without bins")
+    if histogram.kind == "MEAN" and histogram.ndim == 1:
+        return histogram
+    if histogram.kind == "MEAN" or np.ndim(histogram.values()) != histogram.ndim:
+        raise NotPlain("profiles of several dimensions")
     from uproot.writing import identify
 
     values, variances = padded(histogram)

@@ -139,7 +139,11 @@ class TaskGraph(Drawn):
             f"color={_dotted(STATES[state_of(node)])}];"
             for node in self.nodes
         ]
-        lines += [f"  {_dotted(edge.source)} -> {_dotted(edge.target)}{_dot_look(edge)};" for edge in self.edges]
+        for edge in self.edges:
+            looks = ["style=dashed"] if edge.kind == "after" else []
+            looks += [f'label="{edge.count}"'] if edge.count > 1 else []
+            look = f" [{', '.join(looks)}]" if looks else ""
+            lines.append(f"  {_dotted(edge.source)} -> {_dotted(edge.target)}{look};")
         return "\n".join([*lines, "}", ""])
 
     def mermaid(self) -> str:
@@ -163,15 +167,6 @@ class TaskGraph(Drawn):
 
 def _dotted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
-
-
-def _dot_look(edge: GraphEdge) -> str:
-    looks = []
-    if edge.kind == "after":
-        looks.append("style=dashed")
-    if edge.count > 1:
-        looks.append(f'label="{edge.count}"')
-    return f" [{', '.join(looks)}]" if looks else ""
 
 
 def task_graph(run: GraphRun, most: int) -> TaskGraph:

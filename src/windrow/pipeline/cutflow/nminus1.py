@@ -128,6 +128,3 @@ class NMinusOneTables(RegionTables[NMinusOne]):
 
     def __add__(self, other: NMinusOneTables) -> NMinusOneTables:
         return NMinusOneTables(add_by_key((self.tables, other.tables)))
-
-    def __str__(self) -> str:
-        return "\n\n".join(str(table) for table in self.values())

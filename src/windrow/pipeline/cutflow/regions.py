@@ -60,6 +60,9 @@ class RegionTables(Mapping[str, T], Generic[T]):
     def __len__(self) -> int:
         return len(self.regions)
 
+    def __str__(self) -> str:
+        return "\n\n".join(str(table) for table in self.values())
+
     def as_dict(self) -> dict[str, Any]:
         """Return all tables as plain data: by region, in all and by dataset."""
         tables: Mapping[tuple[str, str], Any] = self.tables

@@ -412,9 +412,6 @@ class Cutflow(RegionTables[Table]):
         """Return a LaTeX ``tabular`` for every region, all datasets together."""
         return "\n".join(table.to_latex() for table in self.values())
 
-    def __str__(self) -> str:
-        return "\n\n".join(str(table) for table in self.values())
-
     def _repr_html_(self) -> str:
         return box(folded(region, self[region]._repr_html_(), shown=True) for region in self)
 

@@ -313,12 +313,11 @@ def changed_rows(first: Result, second: Result, limit: int) -> Changes:
         for number in (0, 1):
             alone = [sides[number][2] for sides in moved.values()]
             unseen[number] += len(np.unique(np.concatenate([np.empty(0, np.uint64), *alone])))
-            for region, sides in moved.items():
-                counts[region][number] += len(sides[number][1])
         for region, sides in moved.items():
-            for files, (places, rows, _), left in zip(pair, sides, (True, False), strict=True):
+            for number, (files, (places, rows, _)) in enumerate(zip(pair, sides, strict=True)):
+                counts[region][number] += len(rows)
                 shown = slice(max(limit - len(found), 0))
-                found += files.name_rows(region, places[shown], rows[shown], notes, left=left)
+                found += files.name_rows(region, places[shown], rows[shown], notes, left=number == 0)
     for count, which, other in zip(unseen, ("first", "second"), ("second", "first"), strict=True):
         if count:
             notes.append(

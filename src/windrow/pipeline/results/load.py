@@ -40,9 +40,15 @@ Part = tuple[Any, ...]
 
 
 def keep(result: Result, rundir: str | os.PathLike[str] | RunDirectory) -> tuple[str, ...]:
-    """Write the result, its summary and the end of the manifest; returns notes on what could not be kept."""
+    """Write the result, its summary and the end of the manifest; returns notes on what could not be kept.
+
+    A path is the directory of the run itself, where it has written its log; that of another run is cleared first.
+    """
     if not isinstance(rundir, RunDirectory):
-        with _directory(result, rundir) as directory:
+        place = Path(rundir)
+        mine = result.rundir is not None and Path(result.rundir).resolve() == place.resolve()
+        goes_on = is_run_directory(place) and (mine or not (place / RESULT).exists())
+        with RunDirectory.open(place) if goes_on else RunDirectory.create(place) as directory:
             return keep(result, directory)
     directory = rundir
     state, notes = _pack(result)
@@ -79,15 +85,6 @@ def load(path: str | os.PathLike[str]) -> Result:
     if not place.exists():
         raise MissingFileError(f"no run directory or result file {place}", file=str(place))
     return _unpack(read_result_file(place), str(place), None)
-
-
-def _directory(result: Result, path: str | os.PathLike[str]) -> RunDirectory:
-    """The directory of the run itself, where it has written its log; one of another run is cleared first."""
-    place = Path(path)
-    mine = result.rundir is not None and Path(result.rundir).resolve() == place.resolve()
-    if is_run_directory(place) and (mine or not (place / RESULT).exists()):
-        return RunDirectory.open(place)
-    return RunDirectory.create(place)
 
 
 # -- packing -----------------------------------------------------------------------------------

@@ -47,9 +47,8 @@ def merge(*results: Result) -> Result:
     first = results[0]
     for other in results[1:]:
         _check_same_analysis(first, other)
-    _check_same_steps(results)
-    _check_same_scale(results)
-    _check_no_row_twice(results)
+    for check in (_check_same_steps, _check_same_scale, _check_no_row_twice):
+        check(results)
     if len(results) == 1:
         return replace(first)
     # One result may still have a merge= function that another one lost.

@@ -79,11 +79,14 @@ def report_data(result: Result) -> dict[str, Any]:
     ledger = result.ledger
     histograms, histogram_notes = drawn_histograms(result.outputs)
     values = said_values(result.outputs)
+    state = "interrupted" if result.interrupted else "complete" if result.complete else "incomplete"
     absent = [f"output {name} has no value: {why}" for name, why in result.reasons_absent.items()]
     data = {
         "windrow": __version__,
         "name": result.name,
-        **_verdict(result),
+        "state": state,
+        "headline": f"{state.capitalize()}:",
+        "verdict": f"{ledger.summary()}.",
         "rows": {name: getattr(ledger, name) for name in ("total", "done", "failed", "missing")},
         "seconds": result.seconds,
         "bytes_read": result.bytes_read,
@@ -114,15 +117,6 @@ def report_data(result: Result) -> dict[str, Any]:
     }
     plain: dict[str, Any] = strict(data)
     return plain
-
-
-def _verdict(result: Result) -> dict[str, str]:
-    if result.complete:
-        state = "complete"
-    else:
-        state = "interrupted" if result.interrupted else "incomplete"
-    summary = result.ledger.summary()
-    return {"state": state, "headline": f"{state.capitalize()}:", "verdict": f"{summary}."}
 
 
 def _file_lines(ledger: Ledger) -> dict[str, Any]:

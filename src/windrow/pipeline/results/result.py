@@ -160,9 +160,6 @@ class Result(Mapping[str, Any]):
 
     def _by_region(self, name: str, found: dict[Any, Any], rest: list[Any]) -> Any:
         regions = list(dict.fromkeys(region for region, _, _ in found))
-        if regions == [None]:
-            rest = rest[1:] if rest and rest[0] is None else rest
-            return self._by_variation(name, found, None, rest)
         if rest and rest[0] in regions:
             return self._by_variation(name, found, rest[0], rest[1:])
         if len(regions) == 1:

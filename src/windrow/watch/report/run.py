@@ -200,7 +200,8 @@ def order_section(data: Mapping[str, Any]) -> str:
     decided = [told for told in data["ordering"] if told["steps"]]
     parts = []
     if not decided:
-        parts.append(hint(_undecided(data)))
+        reasons = "; ".join(dict.fromkeys(why for _, _, why in data["order"] if why)) or "no step ran"
+        parts.append(hint(unknown(data) or f"Nothing was decided about the order in this run: {reasons}."))
     elif len(data["ordering"]) > 1:
         parts += [
             details(
@@ -219,11 +220,6 @@ def order_section(data: Mapping[str, Any]) -> str:
         parts.append(heading("Where the order had to stay"))
         parts.append(listed([f"{told['dataset']}: {told['fixed']}" for told in kept]))
     return "\n".join(parts)
-
-
-def _undecided(data: Mapping[str, Any]) -> str:
-    reasons = list(dict.fromkeys(why for _, _, why in data["order"] if why))
-    return unknown(data) or f"Nothing was decided about the order in this run: {'; '.join(reasons) or 'no step ran'}."
 
 
 def _dataset(number: int, told: Mapping[str, Any], data: Mapping[str, Any]) -> str:

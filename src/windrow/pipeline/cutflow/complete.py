@@ -93,7 +93,15 @@ class Completion:
         from windrow.pipeline.run.run import run_pipeline
 
         definition = self._cutflows_only(analysis)
-        source = self._done_rows({dataset for (_, dataset), table in self.tables.items() if not table.is_exact})
+        wanted = {dataset for (_, dataset), table in self.tables.items() if not table.is_exact}
+        where = [number for number, item in self.inputs.items() if item.dataset in wanted]
+        source = DoneRows(
+            source=self.source,
+            inputs=tuple(replace(self.inputs[number], index=index) for index, number in enumerate(where)),
+            datasets={name: metadata for name, metadata in self.source.datasets.items() if name in wanted},
+            where=tuple(where),
+            identities=self.identities,
+        )
         result = run_pipeline(Pipeline(definition.name), definition, source, self.options)
         return Cutflow({**self.tables, **result.cutflow.tables})
 
@@ -113,13 +121,3 @@ class Completion:
                     f"complete() needs the analysis as it ran: {', '.join(map(repr, changed))} changed since"
                 )
         return replace(definition, steps=steps, saves=(), nminus1=(), keep_rows=False)
-
-    def _done_rows(self, datasets: set[str]) -> DoneRows:
-        where = [number for number, item in self.inputs.items() if item.dataset in datasets]
-        return DoneRows(
-            source=self.source,
-            inputs=tuple(replace(self.inputs[number], index=index) for index, number in enumerate(where)),
-            datasets={name: metadata for name, metadata in self.source.datasets.items() if name in datasets},
-            where=tuple(where),
-            identities=self.identities,
-        )

@@ -25,28 +25,20 @@ def histograms_in(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Find the histograms of an output: itself, or in the mappings and lists it consists of."""
     if is_histogram(value):
         yield path, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
+    elif isinstance(value, Mapping | list):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from histograms_in(item, (*path, key))
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from histograms_in(item, (*path, number))
 
 
 def map_histograms(value: Any, change: Any, path: Path = ()) -> Any:
     """Return an output with ``change(path, histogram)`` in place of each histogram; the rest is the same object."""
     if is_histogram(value):
         return change(path, value)
-    if isinstance(value, Mapping) and any(True for _ in histograms_in(value)):
+    if next(histograms_in(value), None) is None:
+        return value
+    if isinstance(value, Mapping):
         return {key: map_histograms(item, change, (*path, key)) for key, item in value.items()}
-    if isinstance(value, list) and any(True for _ in histograms_in(value)):
-        return [map_histograms(item, change, (*path, n)) for n, item in enumerate(value)]
-    return value
-
-
-def has_variances(histogram: Any) -> bool:
-    """Whether the variances of its bins are known: not for sums of weights without their squares."""
-    return histogram.variances() is not None
+    return [map_histograms(item, change, (*path, number)) for number, item in enumerate(value)]
 
 
 def scaled(histogram: Any, factor: float, *, variances: bool) -> Any:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.pipeline.cutflow.nminus1 import NMinusOneTables
 from windrow.pipeline.cutflow.table import Cutflow
-from windrow.pipeline.results.histograms import has_variances, histograms_in, map_histograms, scaled
+from windrow.pipeline.results.histograms import histograms_in, map_histograms, scaled
 from windrow.pipeline.results.merge import add_by_name, factors_of
 
 if TYPE_CHECKING:
@@ -133,12 +133,12 @@ def scale(result: Result, factor: float | Mapping[str, float] | Callable[[Mappin
     and other outputs are left as they are, because a count is still what was counted; a note lists them.
     """
     factors = _factors(result, factor)
-    unknown = {
+    unknown = {  # sums of weights without their squares
         (key[0], path)
         for values in result.outputs.values()
         for key, value in values.items()
         for path, histogram in histograms_in(value)
-        if not has_variances(histogram)
+        if histogram.variances() is None
     }
     outputs: dict[str, dict[Any, Any]] = {}
     left: dict[str, None] = {}

@@ -115,12 +115,9 @@ def find_histograms(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
     """Find histograms in a value, a mapping or a list of values; each with its way there."""
     if is_histogram(value):
         yield path, value
-    elif len(path) < DEPTH and isinstance(value, Mapping):
-        for key, item in value.items():
+    elif len(path) < DEPTH and isinstance(value, Mapping | list | tuple):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from find_histograms(item, (*path, str(key)))
-    elif len(path) < DEPTH and isinstance(value, list | tuple):
-        for number, item in enumerate(value):
-            yield from find_histograms(item, (*path, str(number)))
 
 
 def plain_histograms(histogram: Any) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from windrow import __version__
 from windrow.data.base import Input
 from windrow.data.paths import is_remote
-from windrow.errors import CorruptFileError, DataError, MissingFileError, WindrowError
+from windrow.errors import CorruptFileError, DataError, MissingFileError
 from windrow.pipeline.results.result import Result
 from windrow.store.rundir import RESULT, RunDirectory, is_run_directory, read_result_file
 
@@ -191,14 +191,17 @@ def _unpack(content: bytes, path: str, rundir: str | None) -> Result:
     values: dict[str, Any] = {"outputs": {name: {} for name in state["datasets"]}, "merges": {}, "not_kept": not_kept}
     for part, packed in state["parts"].items():
         try:
-            value = None if packed is None else _read(packed)
+            value = None if packed is None else _Unpickler(io.BytesIO(packed)).load()
         except Exception as error:
+            hint = (
+                "; import the module that defines it first" if isinstance(error, AttributeError | ImportError) else ""
+            )
             if part[0] == "merge":
                 value = None  # refused where values are to be added
             elif part[0] == "field" and part[1] in _REQUIRED:
-                raise CorruptFileError(f"{path}: {part[1]!r} cannot be read back ({_said(error)})") from error
+                raise CorruptFileError(f"{path}: {part[1]!r} cannot be read back ({_said(error)}{hint})") from error
             else:
-                why = f"cannot be read back ({_said(error)})"
+                why = f"cannot be read back ({_said(error)}{hint})"
                 notes.append(f"{_called(part)} {why}")
                 if part[0] == "output":
                     not_kept.setdefault(part[1], {})[part[2:]] = f"it {why}"
@@ -215,12 +218,3 @@ def _unpack(content: bytes, path: str, rundir: str | None) -> Result:
         return Result(**values)
     except TypeError as error:
         raise CorruptFileError(f"{path} holds only part of a result ({error})") from error
-
-
-def _read(content: bytes) -> Any:
-    try:
-        return _Unpickler(io.BytesIO(content)).load()
-    except WindrowError:
-        raise
-    except (AttributeError, ImportError) as error:
-        raise DataError(f"{error}; import the module that defines it first") from error

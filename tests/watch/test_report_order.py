@@ -20,12 +20,11 @@ from ordering import eager, slow_first
 from windrow.core.events import Planned
 from windrow.core.records import Plan, Rows
 from windrow.pipeline.ordering.summary import how_decided, order_line, order_lines, savings
-from windrow.pipeline.results.report_data import report_data
+from windrow.pipeline.results.report_data import report_data, unfinished_data
 from windrow.watch.log import EventLog
 from windrow.watch.readlog import read_log
 from windrow.watch.report.plain_data import strict
 from windrow.watch.report.run import order_chart_data, order_section, run_page
-from windrow.watch.report.unfinished import unfinished_data
 from windrow.watch.trace import trace_text
 
 if TYPE_CHECKING:

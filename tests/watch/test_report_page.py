@@ -19,12 +19,11 @@ import windrow as wr
 from windrow.errors import UsageError
 from windrow.pipeline.cutflow.table import Cutflow
 from windrow.pipeline.results.ledger import Entry, Ledger
-from windrow.pipeline.results.report_data import report_data, write_report
+from windrow.pipeline.results.report_data import report_data, unfinished_data, write_report
 from windrow.pipeline.results.result import Result, StepSummary
 from windrow.watch.readlog import read_log
 from windrow.watch.report.plain_data import file_name, without_paths
 from windrow.watch.report.run import run_page
-from windrow.watch.report.unfinished import unfinished_data
 
 VOID = {"meta", "link", "input", "br"}
 

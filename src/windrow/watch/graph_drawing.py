@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from html import escape
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from windrow.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -354,9 +357,30 @@ def draw_graph(
     )
 
 
-def scroll_drawing(svg: str) -> str:
-    """Write a drawing for a notebook: in its own size, so that the smallest text stays legible."""
-    return f'<div style="overflow:auto;max-height:90vh">{svg}</div>'
+class Drawn:
+    """A graph that notebooks show and ``save`` writes."""
+
+    def _texts(self) -> dict[str, Callable[[], str]]:
+        """Give what writes it, by the suffix of a file."""
+        raise NotImplementedError
+
+    def _repr_svg_(self) -> str:
+        return self._texts()[".svg"]()
+
+    def _repr_html_(self) -> str:
+        # In its own size, so that the smallest text stays legible.
+        return f'<div style="overflow:auto;max-height:90vh">{self._repr_svg_()}</div>'
+
+    def save(self, path: Any) -> Path:
+        """Write it to a file of the kind its name says."""
+        target, texts = Path(path), self._texts()
+        if target.suffix.lower() not in texts:
+            raise UsageError(
+                f"a graph is saved as {', '.join(texts)}, got {target.name!r}; browsers, Inkscape and rsvg-convert make "
+                "PDF or PNG of an .svg"
+            )
+        target.write_text(texts[target.suffix.lower()](), encoding="utf-8")
+        return target
 
 
 def line_sample(look: Look) -> Sample:

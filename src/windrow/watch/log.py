@@ -242,14 +242,15 @@ class EventLog(LogFile):
     @classmethod
     def remembered(cls) -> Self:
         """Log into memory, as far as there is room; ``text`` gives it back."""
-        return cls(_Remembered(REMEMBERED), own_memory())
+        return cls(_Remembered(), own_memory())
 
     @property
     def text(self) -> str | None:
         if not isinstance(self._stream, _Remembered):
             return None
         self.flush()
-        return self._stream.text()
+        dropped = f'{{"event":"dropped","lines":{self._stream.dropped}}}\n' if self._stream.dropped else ""
+        return self._stream.getvalue() + dropped
 
     def __call__(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:
         if self._memory is not None and (self._looked is None or now - self._looked >= MEMORY_EVERY_S):
@@ -348,25 +349,18 @@ class EventLog(LogFile):
 
 
 class _Remembered(io.StringIO):
-    """Lines in memory; what does not fit any more is counted."""
+    """Lines in memory, as far as there is room; what does not fit any more is counted."""
 
-    def __init__(self, room: int) -> None:
-        super().__init__()
-        self._parts: list[str] = []
-        self._room = room
-        self._dropped = 0
+    dropped = 0
 
     def write(self, text: str, /) -> int:
-        if len(text) > self._room:
-            self._dropped += text.count("\n")
-        else:
-            self._room -= len(text)
-            self._parts.append(text)
-        return len(text)
+        if self.tell() + len(text) > REMEMBERED:
+            self.dropped += text.count("\n")
+            return len(text)
+        return super().write(text)
 
-    def text(self) -> str:
-        dropped = f'{{"event":"dropped","lines":{self._dropped}}}\n' if self._dropped else ""
-        return "".join(self._parts) + dropped
+    def close(self) -> None:
+        """Keep what was written: it is asked for when the run is over."""
 
 
 def own_memory() -> Callable[[], int]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from windrow.errors import UsageError
 from windrow.units import format_count, format_seconds
@@ -172,16 +172,6 @@ Shot: TypeAlias = Snapshot | SessionSnapshot
 # -- displays --------------------------------------------------------------------------------------
 
 
-class Display(Protocol):
-    """Where records are shown."""
-
-    first_s: float  #: nothing is shown before
-    every_s: float
-
-    def show(self, shot: Any, /) -> None:
-        """Show a record; the last one is finished."""
-
-
 def choose_display(progress: Any, stream: TextIO | None = None) -> Display | None:
     """Choose by what was asked for and by who looks; None: nobody does."""
     stream = sys.stderr if stream is None else stream
@@ -316,6 +306,10 @@ class Cell:
         elif self._handle is not None:
             self._handle.update(output, raw=True)
         self._idle = shot.counts is not None and shot.counts[0] == shot.counts[1]
+
+
+#: Shows records, the last of which is finished: nothing before ``first_s``, then every ``every_s``.
+Display: TypeAlias = Call | Lines | Bar | Cell
 
 
 # -- a run -----------------------------------------------------------------------------------------

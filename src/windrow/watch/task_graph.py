@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
 from windrow.units import format_seconds
-from windrow.watch.graph_drawing import Card, Edge, Look, colour_sample, draw_graph, scroll_drawing
+from windrow.watch.graph_drawing import Card, Drawn, Edge, Look, colour_sample, draw_graph
 from windrow.watch.graph_run import maker_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from windrow.watch.graph_run import GraphRun
     from windrow.watch.log import CallRecord
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 #: Fills by name, in the order of their first call.
 FILLS = ("#ddebfb", "#fde6d3", "#dcf2e1", "#eadff7", "#fbf0c8", "#fadfe6", "#d8f0f0", "#ece7df")
 STATES = {"done": "#3b9457", "running": "#e69f00", "waiting": "#9aa5b0", "failed": "#c2321d", "cancelled": "#6b5b95"}
-_SUFFIXES = (".svg", ".dot", ".mmd")
 
 #: States of a node that stands for many: the first that any of them is in.
 _WORST_FIRST = ("failed", "running", "waiting", "cancelled", "done")
@@ -82,7 +81,9 @@ def nodes_and_edges(tasks: Mapping[int, CallRecord], most: int) -> tuple[tuple[G
     keys = {number: str(number) for number in tasks}
     if len(tasks) > most:
         kinds = {(task.name, levels[number]) for number, task in tasks.items()}
-        together = _together(kinds, most)
+        together, highest = 1, max(levels.values())
+        while together <= highest and len({(name, level // together) for name, level in kinds}) > most:
+            together *= 2
         keys = {number: f"{task.name}@{levels[number] // together}" for number, task in tasks.items()}
     members: dict[str, list[int]] = defaultdict(list)
     for number in sorted(tasks):
@@ -104,22 +105,14 @@ def nodes_and_edges(tasks: Mapping[int, CallRecord], most: int) -> tuple[tuple[G
     return tuple(nodes), tuple(GraphEdge(*ends, count) for ends, count in counts.items())
 
 
-def _together(kinds: set[tuple[str, int]], most: int) -> int:
-    """Say how many levels to join so that there are few enough nodes; names are never joined."""
-    together, highest = 1, max(level for _, level in kinds)
-    while together <= highest and len({(name, level // together) for name, level in kinds}) > most:
-        together *= 2
-    return together
+@dataclass(frozen=True, slots=True, repr=False)
+class TaskGraph(Drawn):
+    """The tasks of a session and what they need of each other: ``save`` writes .svg, .dot (Graphviz) or .mmd (Mermaid)."""
 
-
-class TaskGraph:
-    """The tasks of a session and what they need of each other, as far as it went."""
-
-    def __init__(self, name: str, nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], tasks: int) -> None:
-        self.name = name
-        self.nodes = tuple(nodes)
-        self.edges = tuple(edges)
-        self.tasks = tasks  #: that are in it
+    name: str
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+    tasks: int  #: that are in it
 
     def __repr__(self) -> str:
         return (
@@ -127,24 +120,8 @@ class TaskGraph:
             "show it in a notebook, or save it with .save('graph.svg')>"
         )
 
-    def _repr_svg_(self) -> str:
-        return self.svg()
-
-    def _repr_html_(self) -> str:
-        return scroll_drawing(self.svg())
-
-    def save(self, path: Any) -> Path:
-        """Write it to a file: .svg (the drawing), .dot (Graphviz) or .mmd (Mermaid)."""
-        target = Path(path)
-        kinds = dict(zip(_SUFFIXES, (self.svg, self.dot, self.mermaid), strict=True))
-        kind = kinds.get(target.suffix.lower())
-        if kind is None:
-            raise UsageError(
-                f"a graph is saved as {', '.join(_SUFFIXES)}, got {target.name!r}; browsers and rsvg-convert make PDF or "
-                "PNG of an .svg"
-            )
-        target.write_text(kind(), encoding="utf-8")
-        return target
+    def _texts(self) -> dict[str, Callable[[], str]]:
+        return {".svg": self.svg, ".dot": self.dot, ".mmd": self.mermaid}
 
     def svg(self, path: Any = None) -> str:
         """Give the drawing, and write it to a file if one is named."""
@@ -162,7 +139,11 @@ class TaskGraph:
             f"color={_dotted(STATES[state_of(node)])}];"
             for node in self.nodes
         ]
-        lines += [f"  {_dotted(edge.source)} -> {_dotted(edge.target)}{_dot_look(edge)};" for edge in self.edges]
+        for edge in self.edges:
+            looks = ["style=dashed"] if edge.kind == "after" else []
+            looks += [f'label="{edge.count}"'] if edge.count > 1 else []
+            look = f" [{', '.join(looks)}]" if looks else ""
+            lines.append(f"  {_dotted(edge.source)} -> {_dotted(edge.target)}{look};")
         return "\n".join([*lines, "}", ""])
 
     def mermaid(self) -> str:
@@ -186,15 +167,6 @@ class TaskGraph:
 
 def _dotted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
-
-
-def _dot_look(edge: GraphEdge) -> str:
-    looks = []
-    if edge.kind == "after":
-        looks.append("style=dashed")
-    if edge.count > 1:
-        looks.append(f'label="{edge.count}"')
-    return f" [{', '.join(looks)}]" if looks else ""
 
 
 def task_graph(run: GraphRun, most: int) -> TaskGraph:

@@ -46,20 +46,17 @@ def trace_text(
     most: int = MOST_EVENTS,
 ) -> str:
     """Return the whole trace as JSON; ``file_of`` names an input, ``graph`` and ``links`` are those of a session."""
-    attempts = islice(_attempts(log, file_of, graph), most)
-    parts = [_written(_names(log, name)), attempts, _written(_rare(log)), _written(_counters(log, rates=graph is None))]
+    rare = [*_names(log, name), *_rare(log), *_counters(log, rates=graph is None)]
     if len(log.attempts) > most:
         missing = f"{len(log.attempts) - most:,} later attempts are not in this trace"
-        parts.append(_written([_mark(missing, _us(log.span), -1, "p", {})]))
+        rare.append(_mark(missing, _us(log.span), -1, "p", {}))
+    arrows: Iterable[str] = ()
     if graph is not None:
-        parts.append(_arrows(graph, links))
-        parts.append(_written(_releases(graph)))
-    events = ",\n".join(chain.from_iterable(parts))
+        rare += _releases(graph)
+        arrows = _arrows(graph, links)
+    written = (json.dumps(event, allow_nan=False) for event in rare)
+    events = ",\n".join(chain(written, islice(_attempts(log, file_of, graph), most), arrows))
     return f'{{"displayTimeUnit":"ms","traceEvents":[\n{events}\n]}}\n'
-
-
-def _written(events: Iterable[dict[str, Any]]) -> Iterator[str]:
-    return (json.dumps(event, allow_nan=False) for event in events)
 
 
 def _names(log: Log, name: str) -> Iterator[dict[str, Any]]:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.cutflow.table import Cutflow, Table
     from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.definition.options import Options
-    from windrow.pipeline.definition.steps import StepDefinition
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -54,12 +53,12 @@ class DoneRows:
     inputs: tuple[Input, ...]
     datasets: Mapping[str, Mapping[str, Any]]
     where: tuple[int, ...]  #: the number of each input in the source
-    identities: tuple[str | None, ...]  #: what each identified itself as
+    identities: Mapping[int, str]  #: by these numbers: what each identified itself as
 
     def open(self, index: int) -> Reader:
         """Open one input for one thread; refused if it is another file by now."""
         reader = self.source.open(self.where[index])
-        item, identity = self.inputs[index], self.identities[index]
+        item, identity = self.inputs[index], self.identities.get(self.where[index])
         said = None
         if identity is not None and reader.info.identity != identity:
             said = f"{item.label} was replaced since the run: its cutflow cannot be completed; run again"
@@ -94,7 +93,15 @@ class Completion:
         from windrow.pipeline.run.run import run_pipeline
 
         definition = self._cutflows_only(analysis)
-        source = self._done_rows({dataset for (_, dataset), table in self.tables.items() if not table.is_exact})
+        wanted = {dataset for (_, dataset), table in self.tables.items() if not table.is_exact}
+        where = [number for number, item in self.inputs.items() if item.dataset in wanted]
+        source = DoneRows(
+            source=self.source,
+            inputs=tuple(replace(self.inputs[number], index=index) for index, number in enumerate(where)),
+            datasets={name: metadata for name, metadata in self.source.datasets.items() if name in wanted},
+            where=tuple(where),
+            identities=self.identities,
+        )
         result = run_pipeline(Pipeline(definition.name), definition, source, self.options)
         return Cutflow({**self.tables, **result.cutflow.tables})
 
@@ -107,23 +114,10 @@ class Completion:
             )
         steps = {name: step for name, step in definition.steps.items() if step.kind != "output"}
         if analysis is not None:
-            self._check_unchanged(steps)
+            changed = [name for name, step in steps.items() if self.fingerprints.get(name) != fingerprint(step)]
+            changed += [name for name in next(iter(self.tables.values())).written_order if name not in steps]
+            if changed:
+                raise UsageError(
+                    f"complete() needs the analysis as it ran: {', '.join(map(repr, changed))} changed since"
+                )
         return replace(definition, steps=steps, saves=(), nminus1=(), keep_rows=False)
-
-    def _check_unchanged(self, steps: Mapping[str, StepDefinition]) -> None:
-        changed = [name for name, step in steps.items() if self.fingerprints.get(name) != fingerprint(step)]
-        gone = [name for name in next(iter(self.tables.values())).written_order if name not in steps]
-        if changed or gone:
-            raise UsageError(
-                f"complete() needs the analysis as it ran: {', '.join(map(repr, [*changed, *gone]))} changed since"
-            )
-
-    def _done_rows(self, datasets: set[str]) -> DoneRows:
-        where = [number for number, item in self.inputs.items() if item.dataset in datasets]
-        return DoneRows(
-            source=self.source,
-            inputs=tuple(replace(self.inputs[number], index=index) for index, number in enumerate(where)),
-            datasets={name: metadata for name, metadata in self.source.datasets.items() if name in datasets},
-            where=tuple(where),
-            identities=tuple(self.identities.get(number) for number in where),
-        )

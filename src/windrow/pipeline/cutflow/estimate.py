@@ -212,16 +212,16 @@ class _LineTotal:
         if look is None:
             return False
         self.exact = False
-        guess = look.guess(strata, fates, line, weights)
+        values, spread, more, passing = look.guess(strata, fates, line, weights)
         wanted = np.stack([guess_rows, guess_sums, guess_sums], axis=1)
-        self.values += (guess.values * wanted).sum(axis=0)
-        self.spread += (guess.spread * wanted[:, :2]).sum(axis=1)
-        self.more += (guess.more * wanted[:, :2]).sum(axis=0)
+        self.values += (values * wanted).sum(axis=0)
+        self.spread += (spread * wanted[:, :2]).sum(axis=1)
+        self.more += (more * wanted[:, :2]).sum(axis=0)
         self.sampled += look.rows[guess_rows].sum()
         self.most += strata[guess_rows].sum()
         if look.own:
-            self.least += guess.passing[guess_rows].sum()
-            self.most -= (look.rows - guess.passing)[guess_rows].sum()
+            self.least += passing[guess_rows].sum()
+            self.most -= (look.rows - passing)[guess_rows].sum()
         return True
 
     def estimate(self) -> Estimate:
@@ -230,15 +230,6 @@ class _LineTotal:
         half = error * _quantile(self.spread[:, 0], float(self.more[0]))
         low, high = max(self.least, rows - half), min(self.most, rows + half)
         return Estimate(rows, error, low, high, sumw, sumw2, sumw_error, int(self.sampled), self.exact)
-
-
-class _Guess(NamedTuple):
-    """What of each stratum passes a line, by what the windows show."""
-
-    values: NDArray[np.float64]  #: (strata, 3): rows, and the sums of their weights and squared weights
-    spread: NDArray[np.float64]  #: (windows, strata, 2): what each window adds to the errors of rows and weights
-    more: NDArray[np.float64]  #: (strata, 2): variance of both that windows do not show
-    passing: NDArray[np.float64]  #: rows that were seen to pass
 
 
 def _shares_for(part: Stratified, seen: Patterns | None, rows: float) -> _Shares | None:
@@ -275,8 +266,14 @@ class _Shares:
         np.add.at(total, (self._seen.window[there], self._stratum[there]), values[there])
         return total
 
-    def guess(self, strata: NDArray[np.float64], fates: NDArray[np.float64], line: int, weights: int) -> _Guess:
-        """Estimate what of each stratum passes a line, by the share that does in the windows."""
+    def guess(
+        self, strata: NDArray[np.float64], fates: NDArray[np.float64], line: int, weights: int
+    ) -> tuple[NDArray[np.float64], ...]:
+        """Estimate what of each stratum passes a line, by the share that does in the windows.
+
+        Returns the rows and the sums of their weights and squared weights (strata, 3); what each window adds to the errors
+        of rows and weights (windows, strata, 2); variance of both that windows do not show; rows that were seen to pass.
+        """
         seen, scale = self._seen, self._seen.scale[:, np.newaxis]
         values = np.column_stack([seen.rows, seen.sums[:, weights]])
         used = self._stratum != UNKNOWN
@@ -305,7 +302,7 @@ class _Shares:
         other = np.count_nonzero(self._there - passing[..., 0], axis=0)
         few = np.column_stack([np.minimum(shown, other), shown]) < SPREAD_WINDOWS
         more = np.where(few, np.maximum(floor - (spread**2).sum(axis=0), 0.0), 0.0)
-        return _Guess(rows * share, spread, more, passing[..., 0].sum(axis=0))
+        return rows * share, spread, more, passing[..., 0].sum(axis=0)
 
 
 def _quantile(spread: NDArray[np.float64], more: float) -> float:

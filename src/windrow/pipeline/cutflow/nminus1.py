@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.cutflow_counts import ALL_ROWS, ANY_ORDER, all_weights
 from windrow.pipeline.binding.lanes import without_region
-from windrow.pipeline.cutflow.regions import RegionTables
+from windrow.pipeline.cutflow.regions import RegionTables, add_by_key
 from windrow.pipeline.results.grid import Grid
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class NMinusOne:
         return [None if count is None else count.sumw for count in self.counts]
 
     def __add__(self, other: NMinusOne) -> NMinusOne:
-        lines = {label: count + other.lines[label] for label, count in self.lines.items()}
+        lines = add_by_key((self.lines, other.lines))
         dataset = self.dataset if self.dataset == other.dataset else None
         return NMinusOne(self.region, dataset, lines, {**other.failures, **self.failures})
 
@@ -127,7 +127,4 @@ class NMinusOneTables(RegionTables[NMinusOne]):
     no_region = "none: run with nminus1=True"
 
     def __add__(self, other: NMinusOneTables) -> NMinusOneTables:
-        return NMinusOneTables(self.added(other))
-
-    def __str__(self) -> str:
-        return "\n\n".join(str(table) for table in self.values())
+        return NMinusOneTables(add_by_key((self.tables, other.tables)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from operator import add
 from typing import Any, Generic, TypeVar
@@ -10,10 +10,20 @@ from typing import Any, Generic, TypeVar
 from windrow.errors import UnknownNameError, nearest
 
 T = TypeVar("T")
+Key = TypeVar("Key")
 
 
 class UnknownKey(UnknownNameError, KeyError):
     """A key that a result or its tables do not have."""
+
+
+def add_by_key(parts: Iterable[Mapping[Key, T]]) -> dict[Key, T]:
+    """Add up what several mappings have under the same key."""
+    total: dict[Key, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            total[key] = total[key] + value if key in total else value
+    return total
 
 
 class RegionTables(Mapping[str, T], Generic[T]):
@@ -50,12 +60,8 @@ class RegionTables(Mapping[str, T], Generic[T]):
     def __len__(self) -> int:
         return len(self.regions)
 
-    def added(self, other: RegionTables[T]) -> dict[tuple[str, str], T]:
-        """Return the tables of both, those of the same region and dataset added up."""
-        tables: dict[tuple[str, str], Any] = dict(self.tables)
-        for key, table in other.tables.items():
-            tables[key] = tables[key] + table if key in tables else table
-        return tables
+    def __str__(self) -> str:
+        return "\n\n".join(str(table) for table in self.values())
 
     def as_dict(self) -> dict[str, Any]:
         """Return all tables as plain data: by region, in all and by dataset."""

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from windrow.blocks.cutflow_counts import ANY_ORDER, COLUMNS, END, INITIAL, Order, cuts_in
 from windrow.errors import UsageError
 from windrow.pipeline.cutflow.formats import csv_text, cutflow_grid, latex_table, root_lines
-from windrow.pipeline.cutflow.regions import RegionTables
-from windrow.pipeline.cutflow.written import Member, WrittenRegion, add_members, add_orders
+from windrow.pipeline.cutflow.regions import RegionTables, add_by_key
+from windrow.pipeline.cutflow.written import Member, WrittenRegion
 from windrow.pipeline.results.grid import Grid, box, folded
 
 if TYPE_CHECKING:
@@ -120,10 +120,9 @@ class Table:
         if not self._ran:
             return self._empty(self.planned)
         # Keyed apart: a user may well call a cut "initial" or "selected".
-        totals: dict[str | None, Any] = {}
-        for order, lines in self._ran.items():
-            for name, numbers in zip((None, *cuts_in(order, self.cuts)), lines, strict=True):
-                totals[name] = totals[name] + numbers if name in totals else numbers
+        totals = add_by_key(
+            dict(zip((None, *cuts_in(order, self.cuts)), lines, strict=True)) for order, lines in self._ran.items()
+        )
         first, *cuts = (self._named(name, numbers) for name, numbers in totals.items())
         if self.orders > 1:
             cuts.append(self.selected)
@@ -202,10 +201,11 @@ class Table:
                 f"cutflows add up for the same region: {self.region!r} of {list(self.cuts)} and {other.region!r} of "
                 f"{list(other.cuts)} are not"
             )
+        members = add_by_key({(one.dataset, one.factor): one} for one in (*self.members, *other.members))
         return replace(
             self,
             dataset=self.dataset if self.dataset == other.dataset else None,
-            members=add_members((*self.members, *other.members)),
+            members=tuple(members.values()),
             scaled=self.scaled or other.scaled,
         )
 
@@ -297,7 +297,7 @@ class Table:
 
     @cached_property
     def _counts(self) -> dict[Order, NDArray[np.float64]]:
-        return add_orders(member.counts for member in self.members)
+        return add_by_key(member.counts for member in self.members)
 
     @cached_property
     def _ran(self) -> dict[Order, NDArray[np.float64]]:
@@ -376,7 +376,7 @@ class Cutflow(RegionTables[Table]):
         self._way = way  #: to complete them, given the analysis if it is at hand
 
     def __add__(self, other: Cutflow) -> Cutflow:
-        return Cutflow(self.added(other), partial(_complete_both, self, other))
+        return Cutflow(add_by_key((self.tables, other.tables)), partial(_complete_both, self, other))
 
     def complete(self, analysis: Any = None) -> Cutflow:
         """Return the cutflows with every table of the written order exact, at the price of running it.
@@ -411,9 +411,6 @@ class Cutflow(RegionTables[Table]):
     def to_latex(self) -> str:
         """Return a LaTeX ``tabular`` for every region, all datasets together."""
         return "\n".join(table.to_latex() for table in self.values())
-
-    def __str__(self) -> str:
-        return "\n\n".join(str(table) for table in self.values())
 
     def _repr_html_(self) -> str:
         return box(folded(region, self[region]._repr_html_(), shown=True) for region in self)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from windrow.blocks.cutflow_counts import ANY_ORDER, END, Order, cuts_in
 from windrow.pipeline.cutflow.estimate import Estimate, Stratified, estimate, patterns
+from windrow.pipeline.cutflow.regions import add_by_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -35,7 +36,7 @@ class Member:
     factor: float = 1.0  #: by which weights were scaled after the run
 
     def __add__(self, other: Member) -> Member:
-        counts = add_orders((self.counts, other.counts))
+        counts = add_by_key((self.counts, other.counts))
         windows = (*self.windows, *other.windows)
         return Member(self.dataset, counts, self.absent & other.absent, windows, self.factor)
 
@@ -44,22 +45,6 @@ class Member:
         by = [1, 1, 1, 1, factor, factor**2]
         counts = {order: lines * by for order, lines in self.counts.items()}
         return replace(self, counts=counts, factor=self.factor * factor)
-
-
-def add_orders(parts: Iterable[Mapping[Order, NDArray[np.float64]]]) -> dict[Order, NDArray[np.float64]]:
-    total: dict[Order, NDArray[np.float64]] = {}
-    for counts in parts:
-        for order, lines in counts.items():
-            total[order] = total[order] + lines if order in total else lines
-    return total
-
-
-def add_members(members: Iterable[Member]) -> tuple[Member, ...]:
-    found: dict[tuple[str | None, float], Member] = {}
-    for member in members:
-        key = (member.dataset, member.factor)
-        found[key] = found[key] + member if key in found else member
-    return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +61,8 @@ class WrittenRegion:
 
         And before the first cut of any region: those written there weight the initial line.
         """
-        before: set[str] = set()
-        found: list[tuple[str, frozenset[str]]] = []
-        for name in order:
-            if name in self.weights:
-                before.add(name)
-            elif name in self.cuts:
-                found.append((name, frozenset(before)))
-        return self._before_first(order) & self._before_first(self.order), tuple(found)
+        cuts = tuple((cut, self._weights_above(order, cut)) for cut in cuts_in(order, self.cuts))
+        return self._before_first(order) & self._before_first(self.order), cuts
 
     def odd_rows(self, cut: str, counts: Mapping[Order, NDArray[np.float64]]) -> tuple[int, int] | tuple[None, None]:
         """Count rows that were undefined or had NaN, if the same rows reached the cut as in the written order."""
@@ -98,12 +77,11 @@ class WrittenRegion:
 
     def ends_as_written(self, order: Order) -> bool:
         """Say whether the last cut that ran stands below the weights of the last written line, and no others."""
+        ran, written = cuts_in(order, self.cuts), cuts_in(self.order, self.cuts)
+        return bool(ran) and self._weights_above(order, ran[-1]) == self._weights_above(self.order, written[-1])
 
-        def above_last(order: Order) -> frozenset[str]:
-            last = max(order.index(cut) for cut in self.cuts)
-            return self.weights & frozenset(order[:last])
-
-        return bool(self.cuts) and above_last(order) == above_last(self.order)
+    def _weights_above(self, order: Order, cut: str) -> frozenset[str]:
+        return self.weights & frozenset(order[: order.index(cut)])
 
     def _before_first(self, order: Order) -> frozenset[str]:
         first = next((n for n, name in enumerate(order) if name in self.used), len(order))
@@ -121,7 +99,8 @@ class WrittenRegion:
 
     def _estimates(self, member: Member) -> list[Estimate] | None:
         weights = [n for n in self.order if n in self.weights and n not in member.absent]
-        above = self._weights_above(frozenset(weights))
+        lines = [self._before_first(self.order), *(self._weights_above(self.order, cut) for cut in self.cuts)]
+        above = [names - member.absent for names in lines]
         ran = [
             self._stratified(order, lines, above, member.absent)
             for order, lines in member.counts.items()
@@ -136,10 +115,6 @@ class WrittenRegion:
             end = (sumw, sumw2)
         return estimate(ran, seen, [len(names) for names in above], end, member.factor)
 
-    def _weights_above(self, weights: frozenset[str]) -> list[frozenset[str]]:
-        lines = [weights & frozenset(self.order[: self.order.index(cut)]) for cut in self.cuts]
-        return [self._before_first(self.order) & weights, *lines]
-
     def _stratified(
         self, order: Order, lines: NDArray[np.float64], above: list[frozenset[str]], absent: frozenset[str]
     ) -> Stratified:
@@ -149,11 +124,10 @@ class WrittenRegion:
         cuts = tuple(place[cut] for cut in ran)
         # Written lines whose weighted rows are those of a line that ran.
         sums = {}
-        existing = self.weights - absent
         if above[0] <= self._before_first(order):
             sums[INITIAL_LINE] = lines[0, 4:]
         for number, cut in enumerate(ran, start=1):
-            before = existing & frozenset(order[: order.index(cut)])
+            before = self._weights_above(order, cut) - absent
             if set(cuts[:number]) == set(range(number)) and before == above[number]:
                 sums[number - 1] = lines[number, 4:]
         return Stratified(

@@ -7,17 +7,15 @@ that the same steps read share a box, so that long lists stay short. No file is 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from windrow.errors import UsageError
 from windrow.pipeline.definition.definition import factors, matching_regions
 from windrow.pipeline.definition.saves import regions_named
 from windrow.pipeline.inspect.rows import STAND_IN, definition_at_desk
-from windrow.watch.graph_drawing import INK, LINE, PALE_INK, Card, Edge, Look, draw_graph, line_sample, scroll_drawing
+from windrow.watch.graph_drawing import INK, LINE, PALE_INK, Card, Drawn, Edge, Look, draw_graph, line_sample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.definition.steps import Read, StepDefinition
@@ -55,26 +53,13 @@ LEGEND = {
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
-    """A drawing of a pipeline: notebooks show it, ``save`` writes it."""
+class Graph(Drawn):
+    """A drawing of a pipeline: notebooks show it, ``save`` writes it to an .svg file."""
 
     svg: str
 
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-    def _repr_html_(self) -> str:
-        return scroll_drawing(self.svg)
-
-    def save(self, path: Any) -> Path:
-        """Write the drawing to an .svg file."""
-        target = Path(path)
-        if target.suffix.lower() != ".svg":
-            raise UsageError(
-                f"a graph is saved as .svg, got {target.name!r}; browsers, Inkscape and rsvg-convert make PDF or PNG of it"
-            )
-        target.write_text(self.svg, encoding="utf-8")
-        return target
+    def _texts(self) -> dict[str, Callable[[], str]]:
+        return {".svg": lambda: self.svg}
 
     def __repr__(self) -> str:
         return f"<Graph: {len(self.svg):,} letters of SVG; save it with .save('graph.svg')>"

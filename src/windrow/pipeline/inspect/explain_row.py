@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from windrow.blocks.failing import first_line
 from windrow.blocks.results import UpDown, Verdict
 from windrow.errors import MissingColumnError, StepError, UsageError, nearest
 from windrow.pipeline.binding.bind import bind
-from windrow.pipeline.inspect.rows import chunk_run, definition_at_desk, find_input, opened, row_number, short
+from windrow.pipeline.inspect.rows import chunk_run, definition_at_desk, find_input, row_number, short
 from windrow.pipeline.results.grid import Grid, box, to_html
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.program import Argument, BoundStep, Lane
-    from windrow.data.base import Input, Reader, Source
+    from windrow.data.base import Input, Source
     from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.pipeline import Pipeline
 
@@ -162,7 +163,7 @@ def explain_row(pipeline: Pipeline, data: Any, row: Any, *, seed: int = 0) -> Wh
     definition = definition_at_desk(pipeline, seed)
     source = windrow_data.open(data)
     item, number = _place(definition, source, row)
-    with opened(source, item.index) as reader:
+    with closing(source.open(item.index)) as reader:
         number = row_number(number, reader.info, item.label)
         program = bind(definition, item.dataset, source.datasets[item.dataset], reader.info, item.label)
         with chunk_run(program, reader, item, number, number + 1) as run:
@@ -195,7 +196,7 @@ def _search(definition: Definition, source: Source, wanted: Mapping[str, Any]) -
     found: list[tuple[Input, int]] = []
     looked_at = 0
     for item in source.inputs:
-        with opened(source, item.index) as reader:
+        with closing(source.open(item.index)) as reader:
             for name in wanted:
                 if name not in reader.info.columns:
                     raise MissingColumnError(
@@ -204,7 +205,10 @@ def _search(definition: Definition, source: Source, wanted: Mapping[str, Any]) -
                     )
             for first, last in item.steps if item.steps is not None else ((0, reader.info.rows),):
                 looked_at += last - first
-                found += [(item, row) for row in _rows_with(reader, wanted, first, last)]
+                for start in range(first, last, SEARCH_ROWS):
+                    columns = reader.read(tuple(wanted), start, min(start + SEARCH_ROWS, last))
+                    same = [np.asarray(columns[name] == value) for name, value in wanted.items()]
+                    found += [(item, start + int(place)) for place in np.flatnonzero(np.logical_and.reduce(same))]
     text = ", ".join(f"{name} {value}" for name, value in wanted.items())
     if not found:
         raise UsageError(f"no row has {text}: {looked_at:,} rows in {len(source.inputs):,} files were looked at")
@@ -214,15 +218,6 @@ def _search(definition: Definition, source: Source, wanted: Mapping[str, Any]) -
         item, row = found[0]
         raise UsageError(f"{len(found)} rows have {text}: {places}{more}; name one by row=({item.label!r}, {row})")
     return found[0]
-
-
-def _rows_with(reader: Reader, wanted: Mapping[str, Any], first: int, last: int) -> list[int]:
-    rows: list[int] = []
-    for start in range(first, last, SEARCH_ROWS):
-        columns = reader.read(tuple(wanted), start, min(start + SEARCH_ROWS, last))
-        same = np.logical_and.reduce([np.asarray(columns[name] == value) for name, value in wanted.items()])
-        rows += [start + int(position) for position in np.flatnonzero(same)]
-    return rows
 
 
 # -- asking every step ---------------------------------------------------------------------------

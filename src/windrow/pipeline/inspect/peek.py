@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import filter as matching
 from functools import reduce
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
@@ -35,7 +34,6 @@ from windrow.pipeline.inspect.rows import (
     chunk_run,
     definition_at_desk,
     find_input,
-    opened,
     output_reading,
     pieces,
     row_number,
@@ -46,11 +44,12 @@ from windrow.pipeline.results.grid import Grid, box
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from os import PathLike
+    from types import TracebackType
 
     from numpy.typing import NDArray
 
     from windrow.blocks.program import BoundStep, Program
-    from windrow.data.base import FileInfo, Input, Reader, Source
+    from windrow.data.base import FileInfo, Input, Source
     from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.pipeline import Pipeline
 
@@ -107,15 +106,6 @@ def _in_file(name: str, info: FileInfo) -> bool:
     return name in info.collections or bool(_columns_of(name, info))
 
 
-@dataclass(frozen=True, slots=True)
-class _Aim:
-    """How rows of one file are found and shown."""
-
-    find: Program  #: regions that end above what is looked at
-    regions: Mapping[str, Sequence[str | None]]  #: step -> regions through which rows reach it; None: all rows do
-    show: Program  #: the steps that are looked at, and what they need
-
-
 class _Look:
     """One call of peek."""
 
@@ -139,22 +129,34 @@ class _Look:
     # -- which rows --------------------------------------------------------------------------
 
     def through(self, inputs: Sequence[Input], count: int) -> None:
+        """Go through files cluster by cluster, and show the first rows that reach every step that is looked at."""
         self._refuse_unknown_names(inputs)
         left = count
         try:
             for item in inputs:
                 if not self._exists(item):
                     continue
-                with opened(self.source, item.index) as reader:
+                with closing(self.source.open(item.index)) as reader:
+                    missing = [name for name in self.others if not _in_file(name, reader.info)]
+                    if missing:
+                        self.notes[f"{item.label} has no {', '.join(map(repr, missing))}"] = None
+                        continue
                     ranges = pieces(item, reader.info)
                     if self.at is not None:
                         row = row_number(self.at[1], reader.info, item.label)
                         ranges = iter([(row, row + 1)])
-                    aim = self._aim(item, reader.info)
-                    if aim is None:
-                        continue
+                    whole = self._bound(self.definition, item, reader.info)
+                    regions = {name: self._regions_of(whole, name) for name in self.steps}
+                    find = self._bound(self._finding(regions), item, reader.info)
+                    show = self._bound(self._showing(regions), item, reader.info)
                     for start, stop in ranges:
-                        left -= self._look_through(aim, reader, item, (start, stop), left)
+                        with chunk_run(find, reader, item, start, stop) as run:
+                            rows = self._reached(regions, run)[:left]
+                            if len(rows):
+                                self._show(show, run, item, Selection(run.store.length, rows))
+                        left -= len(rows)
+                        # Rows below the last one shown were not needed.
+                        self.looked_at += stop - start if left else int(rows[-1]) + 1
                         if not left:
                             return
         except KeyboardInterrupt:
@@ -166,7 +168,7 @@ class _Look:
         for item in {item.dataset: item for item in reversed(inputs)}.values():
             if not missing:
                 return
-            with opened(self.source, item.index) as reader:
+            with closing(self.source.open(item.index)) as reader:
                 known += [*reader.info.columns, *reader.info.collections]
                 missing = [name for name in missing if not _in_file(name, reader.info)]
         if missing:
@@ -187,23 +189,12 @@ class _Look:
                 return False
         return True
 
-    def _look_through(self, aim: _Aim, reader: Reader, item: Input, bounds: tuple[int, int], wanted: int) -> int:
-        """Show the first rows of a piece that reach every step that is looked at; return how many."""
-        with chunk_run(aim.find, reader, item, *bounds) as run:
-            reached = self._reached(aim, run)
-            shown = reached[:wanted]
-            if len(shown):
-                self._show(aim, run, item, Selection(run.store.length, shown))
-        # Rows below the last one shown were not needed.
-        self.looked_at += int(shown[-1]) + 1 if len(shown) == wanted else bounds[1] - bounds[0]
-        return len(shown)
-
-    def _reached(self, aim: _Aim, run: ChunkRun) -> NDArray[np.int64]:
+    def _reached(self, regions: Mapping[str, Sequence[str | None]], run: ChunkRun) -> NDArray[np.int64]:
         """Execute the cuts above what is looked at; return the rows that reach all of it."""
         lanes = {lane.region: number for number, lane in enumerate(run.program.lanes)}
         reached: list[Selection] = []
         for name in self.definition.written:
-            mine = aim.regions.get(name, ())
+            mine = regions.get(name, ())
             if None in mine:
                 reached.append(run.rows)
             elif mine:
@@ -227,18 +218,8 @@ class _Look:
 
     # -- programs ----------------------------------------------------------------------------
 
-    def _aim(self, item: Input, info: FileInfo) -> _Aim | None:
-        missing = [name for name in self.others if not _in_file(name, info)]
-        if missing:
-            self.notes[f"{item.label} has no {', '.join(map(repr, missing))}"] = None
-            return None
-
-        def bound(definition: Definition) -> Program:
-            return bind(definition, item.dataset, self.source.datasets[item.dataset], info, item.label)
-
-        whole = bound(self.definition)
-        regions = {name: self._regions_of(whole, name) for name in self.steps}
-        return _Aim(bound(self._finding(regions)), regions, bound(self._showing(regions)))
+    def _bound(self, definition: Definition, item: Input, info: FileInfo) -> Program:
+        return bind(definition, item.dataset, self.source.datasets[item.dataset], info, item.label)
 
     def _regions_of(self, program: Program, name: str) -> list[str | None]:
         """Return the regions through which rows reach a step: those that need it, all if none does."""
@@ -284,13 +265,13 @@ class _Look:
 
     # -- what is shown -----------------------------------------------------------------------
 
-    def _show(self, aim: _Aim, found: ChunkRun, item: Input, rows: Selection) -> None:
+    def _show(self, program: Program, found: ChunkRun, item: Input, rows: Selection) -> None:
         """Evaluate what is looked at on the rows that are shown, and keep it."""
         reader, info = found.store.reader, found.store.reader.info
         # A run on these rows alone, so that nothing is read for another.
-        run = ChunkRun(aim.show, reader, found.chunk, aim.show.written, {}, rows=rows, store=found.store)
+        run = ChunkRun(program, reader, found.chunk, program.written, {}, rows=rows, store=found.store)
         made: dict[str, dict[str, Any]] = {}
-        for name, step in aim.show.steps.items():
+        for name, step in program.steps.items():
             with self._debugging(run, step):
                 value = run.evaluate(step, rows)
             if step.kind == "column":
@@ -306,7 +287,7 @@ class _Look:
                 values.update({column: run.store.file(column, rows) for column in columns})
             else:
                 argument = Argument(name, "collection", name, info.collections[name])
-                (values[name],) = run.caller.gather([argument], rows, tuple(range(len(aim.show.lanes))))
+                (values[name],) = run.caller.gather([argument], rows, tuple(range(len(program.lanes))))
         identity = {n: run.store.file(n, rows) for n in self.definition.identity if n in info.columns}
         # The file is closed when fields that were not read yet are looked at.
         values = {key: ak.materialize(v) if isinstance(v, ak.Array) else v for key, v in values.items()}
@@ -453,11 +434,11 @@ def stop_where_it_raised(run: ChunkRun, step: BoundStep, failure: StepError) -> 
     lines = [f"{failure}", f"  file {run.chunk.label}, {where}"]
     lines += [f"  {one.name} = {short(values, 72)}" for one, values in zip(step.arguments, arguments, strict=True)]
     sys.stdout.write("\n".join(lines) + "\n")
-    frames = _user_frames(lambda: _call(run, step, arguments, rows), step.function)
-    if frames is None:
+    found = _user_frames(lambda: _call(run, step, arguments, rows), step.function)
+    if found is None:
         sys.stdout.write("  The function itself does not raise, so there is nothing to step into.\n")
-        return
-    pdb.post_mortem(frames)
+    else:
+        pdb.post_mortem(found)
 
 
 def _user_frames(call: Callable[[], Any], function: Callable[..., Any]) -> TracebackType | None:
@@ -477,10 +458,8 @@ def _user_frames(call: Callable[[], Any], function: Callable[..., Any]) -> Trace
     if wanted not in codes:
         return None
     last = max(number for number, code in enumerate(codes) if code.co_filename == wanted.co_filename)
-    chain: TracebackType | None = None
-    for part in reversed(frames[codes.index(wanted) : last + 1]):
-        chain = TracebackType(chain, part.tb_frame, part.tb_lasti, part.tb_lineno)
-    return chain
+    frames[last].tb_next = None
+    return frames[codes.index(wanted)]
 
 
 def _call(run: ChunkRun, step: BoundStep, arguments: list[Any], rows: Selection) -> Any:

@@ -60,15 +60,6 @@ def output_reading(columns: Sequence[str]) -> StepDefinition:
 
 
 @contextmanager
-def opened(source: Source, index: int) -> Iterator[Reader]:
-    reader = source.open(index)
-    try:
-        yield reader
-    finally:
-        reader.close()
-
-
-@contextmanager
 def chunk_run(program: Program, reader: Reader, item: Input, start: int, stop: int) -> Iterator[ChunkRun]:
     """Give the columns and selections of rows [start, stop), with nothing executed yet; let go of them afterwards."""
     chunk = Chunk(item.index, item.label, 0, (start, stop), (start, stop))

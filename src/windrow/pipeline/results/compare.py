@@ -11,7 +11,7 @@ import numpy as np
 
 from windrow.errors import UsageError, WindrowError
 from windrow.pipeline.results.histograms import is_histogram
-from windrow.pipeline.results.region_rows import read_rows
+from windrow.pipeline.results.region_rows import done_rows, read_rows
 from windrow.pipeline.results.result import Result
 from windrow.random import identity_hash
 
@@ -172,10 +172,6 @@ def difference(left: Any, right: Any) -> Difference | None:
     if isinstance(left, set | frozenset):
         gone, new = len(left - right), len(right - left)
         return (f"{gone} items gone, {new} new", None, None) if gone or new else None
-    return _others(left, right)
-
-
-def _others(left: Any, right: Any) -> Difference | None:
     if hasattr(left, "to_list"):  # awkward arrays compare item by item
         left, right = left.to_list(), right.to_list()
     try:
@@ -251,10 +247,6 @@ def _mappings(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> Difference |
 # of one dataset are compared at a time, as simulated samples repeat their numbers.
 
 
-#: Rows whose identity is read at once.
-PIECE = 1_000_000
-
-
 @dataclass(frozen=True, slots=True)
 class ChangedRow:
     """A row that is in a region in one run and not in the other."""
@@ -321,12 +313,11 @@ def changed_rows(first: Result, second: Result, limit: int) -> Changes:
         for number in (0, 1):
             alone = [sides[number][2] for sides in moved.values()]
             unseen[number] += len(np.unique(np.concatenate([np.empty(0, np.uint64), *alone])))
-            for region, sides in moved.items():
-                counts[region][number] += len(sides[number][1])
         for region, sides in moved.items():
-            for files, (places, rows, _), left in zip(pair, sides, (True, False), strict=True):
+            for number, (files, (places, rows, _)) in enumerate(zip(pair, sides, strict=True)):
+                counts[region][number] += len(rows)
                 shown = slice(max(limit - len(found), 0))
-                found += files.name_rows(region, places[shown], rows[shown], notes, left=left)
+                found += files.name_rows(region, places[shown], rows[shown], notes, left=number == 0)
     for count, which, other in zip(unseen, ("first", "second"), ("second", "first"), strict=True):
         if count:
             notes.append(
@@ -408,11 +399,9 @@ class _Files:
         mask = np.zeros(len(keys), dtype=bool)
         for position in self.positions if len(keys) else ():
             label = self.result.kept.files[position].label
-            for entry in self.result.ledger.entries:
-                if entry.state == "done" and (entry.dataset, entry.file) == (self.dataset, label):
-                    for start in range(entry.start, entry.stop or 0, PIECE):
-                        rows = np.arange(start, min(start + PIECE, entry.stop or 0))
-                        mask |= np.isin(keys, self.keys(position, rows))
+            for file, rows in done_rows(self.result.ledger, self.dataset):
+                if file == label:
+                    mask |= np.isin(keys, self.keys(position, rows))
         return mask
 
     def name_rows(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import pickle
 import re
 import warnings
@@ -21,10 +20,11 @@ import numpy as np
 
 from windrow.errors import LeftOutWarning, MissingFileError, UsageError, nearest
 from windrow.pipeline.results.histograms import is_histogram, padded
+from windrow.watch.report.plain_data import strict
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable
 
     from windrow.pipeline.results.result import Result
 
@@ -87,12 +87,13 @@ def safe_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.+=-]", "_", text) or "_"
 
 
-def refuse_twice(name: str, *taken: Mapping[str, Any]) -> None:
-    if any(name in names for names in taken):
-        raise UsageError(
-            f"two outputs would be called {name!r} in the file; rename a dataset, region or output so that they differ "
-            "in letters, digits or _"
-        )
+def refuse_twice(names: Iterable[str], taken: Mapping[str, Any]) -> None:
+    for name in names:
+        if name in taken:
+            raise UsageError(
+                f"two outputs would be called {name!r} in the file; rename a dataset, region or output so that they differ "
+                "in letters, digits or _"
+            )
 
 
 def variation_suffix(variation: str) -> str:
@@ -103,6 +104,21 @@ def variation_suffix(variation: str) -> str:
         if variation.endswith(side):
             return f"_{variation.removesuffix(side)}{word}"
     return f"_{variation}"
+
+
+def _pieces(
+    value: Any, divide: Callable[[Mapping[Any, Any]], bool], inner: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Give the values of nested mappings, with safe names of the way there; mappings that are not divided stay whole."""
+    if isinstance(value, Mapping) and divide(value):
+        for key, item in value.items():
+            yield from _pieces(item, divide, (*inner, safe_name(str(key))))
+    else:
+        yield inner, value
+
+
+def _holds_histograms(value: Mapping[Any, Any]) -> bool:
+    return any(is_histogram(item) or isinstance(item, Mapping) for item in value.values())
 
 
 #: Version of the layout of the JSON file.
@@ -121,7 +137,7 @@ def _write_json(result: Result, path: Path) -> list[str]:
     document = {
         "format": JSON_FORMAT,
         "summary": json.loads(result.to_json()),
-        "datasets": {name: _metadata(meta) for name, meta in result.datasets.items()},
+        "datasets": {name: strict(meta, repr) for name, meta in result.datasets.items()},
         "outputs": outputs,
         "left_out": left_out,
     }
@@ -129,65 +145,24 @@ def _write_json(result: Result, path: Path) -> list[str]:
     return left_out
 
 
-def _metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    found = {}
-    for key, value in metadata.items():
-        try:
-            found[str(key)] = plain(value)
-        except NotPlain:
-            found[str(key)] = repr(value)
-    return found
-
-
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: arrays as lists, sets as sorted lists, NaN and infinity as null."""
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if is_histogram(value):
-        return _uhi(value)
-    if isinstance(value, Mapping):
-        return _plain_mapping(value)
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, AbstractSet):
-        items = [plain(item) for item in value]
-        try:
-            return sorted(items)
-        except TypeError:
-            return sorted(items, key=repr)
-    if isinstance(value, np.generic | np.ndarray):
-        if value.dtype.kind not in "biufU":
-            raise NotPlain(f"arrays of {value.dtype}")
-        return plain(value.tolist())
-    if hasattr(value, "to_list") and type(value).__module__.startswith("awkward"):
-        return plain(value.to_list())
-    raise NotPlain(type(value).__name__)
-
-
-def _plain_mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, item in value.items():
-        if not isinstance(key, str | int | float | np.generic):
-            raise NotPlain(f"keys such as {key!r}")
-        if str(key) in found:
-            raise NotPlain(f"two keys that read {key}")
-        found[str(key)] = plain(item)
-    return found
+    """Return a value as JSON has it; raises for what is no plain data and no histogram."""
+    return strict(value, _uhi)
 
 
 def _uhi(histogram: Any) -> Any:
     """Write a histogram in the UHI schema, which uhi, hist and boost-histogram read back; with its flow bins."""
     from boost_histogram.serialization import to_uhi
 
+    if not is_histogram(histogram):
+        raise NotPlain(f"{type(histogram).__name__} is no plain data")
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
             content = to_uhi(histogram)
     except (TypeError, ValueError) as error:
         raise NotPlain(f"histograms with {histogram.storage_type.__name__} storage") from error
     for part in (content, *content["axes"]):
-        part["metadata"] = _metadata(part.get("metadata", {}))
+        part["metadata"] = strict(part.get("metadata", {}), repr)
     return plain(content)
 
 
@@ -197,34 +172,21 @@ def _uhi(histogram: Any) -> Any:
 def _write_npz(result: Result, path: Path) -> list[str]:
     """Write arrays, numbers and histograms under names with slashes; returns the rest."""
     arrays: dict[str, Any] = {"windrow/summary": np.array(result.to_json())}
-    left_out: list[str] = []
     for dataset, output, region, variation, value in entries(result):
-        base = "/".join(safe_name(part) for part in (dataset, output, region, variation))
-        left_out += _add_arrays(arrays, base, value)
+        for inner, item in _pieces(value, lambda _: True):
+            name = "/".join([*map(safe_name, (dataset, output, region, variation)), *inner])
+            if is_histogram(item):
+                found = {f"{name}/{part}": numbers for part, numbers in _histogram_arrays(item).items()}
+            else:
+                found = {name: _as_array(item)}
+            refuse_twice(found, arrays)
+            arrays.update(found)
+    left_out = [name for name, array in arrays.items() if array is None]
     if left_out:
         arrays["windrow/left_out"] = np.array(left_out)
     with path.open("wb") as stream:
-        np.savez_compressed(stream, **arrays)
+        np.savez_compressed(stream, **{name: array for name, array in arrays.items() if array is not None})
     return left_out
-
-
-def _add_arrays(arrays: dict[str, Any], base: str, value: Any) -> list[str]:
-    if is_histogram(value):
-        for name, numbers in _histogram_arrays(value).items():
-            refuse_twice(f"{base}/{name}", arrays)
-            arrays[f"{base}/{name}"] = numbers
-        return []
-    if isinstance(value, Mapping):
-        found = []
-        for key, item in value.items():
-            found += _add_arrays(arrays, f"{base}/{safe_name(str(key))}", item)
-        return found
-    array = _as_array(value)
-    if array is None:
-        return [base]
-    refuse_twice(base, arrays)
-    arrays[base] = array
-    return []
 
 
 def _histogram_arrays(histogram: Any) -> dict[str, Any]:
@@ -249,23 +211,15 @@ def _histogram_arrays(histogram: Any) -> dict[str, Any]:
 
 def _as_array(value: Any) -> Any:
     """Return an array that NumPy reads back without pickle, None if there is none."""
-    if isinstance(value, AbstractSet):
-        try:
-            value = sorted(value)
-        except TypeError:
-            return None
-    if not isinstance(value, str | bool | int | float | complex | list | tuple | np.generic | np.ndarray):
-        if not type(value).__module__.startswith("awkward"):
-            return None
-        import awkward as ak
-
-        try:
-            value = ak.to_numpy(value, allow_missing=False)
-        except (TypeError, ValueError):
-            return None
     try:
+        if isinstance(value, AbstractSet):
+            value = sorted(value)
+        elif type(value).__module__.startswith("awkward"):
+            import awkward as ak
+
+            value = ak.to_numpy(value, allow_missing=False)
         array = np.asarray(value)
-    except ValueError:
+    except (TypeError, ValueError):
         return None
     return array if array.dtype.kind in "biufcUSMm" else None
 
@@ -303,18 +257,15 @@ def _write_root(result: Result, path: Path) -> list[str]:
     left_out: list[str] = []
     for dataset, output, region, variation, value in entries(result):
         last = safe_name(dataset + variation_suffix(variation))
-        for inner, item in _pieces(value):
+        for inner, item in _pieces(value, _holds_histograms):
             name = "/".join([safe_name(region), safe_name(output), *inner, last])
-            refuse_twice(name, histograms, others)
-            if is_histogram(item):
-                model = _model(item)
-                if model is None:
-                    left_out.append(name)
-                else:
-                    histograms[name] = model
-                continue
+            refuse_twice([name], histograms)
+            refuse_twice([name], others)
             try:
-                others[name] = plain(item)
+                if is_histogram(item):
+                    histograms[name] = _model(item)
+                else:
+                    others[name] = plain(item)
             except NotPlain:
                 left_out.append(name)
     with uproot.recreate(path) as file:
@@ -326,22 +277,13 @@ def _write_root(result: Result, path: Path) -> list[str]:
     return left_out
 
 
-def _pieces(value: Any, inner: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Mappings become directories where they hold histograms; other mappings stay whole."""
-    if isinstance(value, Mapping) and any(is_histogram(item) or isinstance(item, Mapping) for item in value.values()):
-        for key, item in value.items():
-            yield from _pieces(item, (*inner, safe_name(str(key))))
-    else:
-        yield inner, value
-
-
 def _model(histogram: Any) -> Any:
     if not 1 <= histogram.ndim <= MAX_DIMENSIONS or not all(histogram.axes.size):
-        return None
-    if histogram.kind == "MEAN":
-        return histogram if histogram.ndim == 1 else None
-    if np.ndim(histogram.values()) != histogram.ndim:
-        return None
+        raise NotPlain(f"histograms of {histogram.ndim} dimensions, or without bins")
+    if histogram.kind == "MEAN" and histogram.ndim == 1:
+        return histogram
+    if histogram.kind == "MEAN" or np.ndim(histogram.values()) != histogram.ndim:
+        raise NotPlain("profiles of several dimensions")
     from uproot.writing import identify
 
     values, variances = padded(histogram)

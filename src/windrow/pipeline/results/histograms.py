@@ -25,28 +25,20 @@ def histograms_in(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Find the histograms of an output: itself, or in the mappings and lists it consists of."""
     if is_histogram(value):
         yield path, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
+    elif isinstance(value, Mapping | list):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from histograms_in(item, (*path, key))
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from histograms_in(item, (*path, number))
 
 
 def map_histograms(value: Any, change: Any, path: Path = ()) -> Any:
     """Return an output with ``change(path, histogram)`` in place of each histogram; the rest is the same object."""
     if is_histogram(value):
         return change(path, value)
-    if isinstance(value, Mapping) and any(True for _ in histograms_in(value)):
+    if next(histograms_in(value), None) is None:
+        return value
+    if isinstance(value, Mapping):
         return {key: map_histograms(item, change, (*path, key)) for key, item in value.items()}
-    if isinstance(value, list) and any(True for _ in histograms_in(value)):
-        return [map_histograms(item, change, (*path, n)) for n, item in enumerate(value)]
-    return value
-
-
-def has_variances(histogram: Any) -> bool:
-    """Whether the variances of its bins are known: not for sums of weights without their squares."""
-    return histogram.variances() is not None
+    return [map_histograms(item, change, (*path, number)) for number, item in enumerate(value)]
 
 
 def scaled(histogram: Any, factor: float, *, variances: bool) -> Any:
@@ -55,45 +47,33 @@ def scaled(histogram: Any, factor: float, *, variances: bool) -> Any:
     Counts and sums become weighted sums, so that their variances stay right (times the factor squared); with
     ``variances`` false, where they are not known, sums stay sums. A profile keeps its means.
     """
-    import boost_histogram as bh
+    from boost_histogram import storage
 
     kind, view = histogram.storage_type, histogram.view(flow=True)
-    if issubclass(kind, bh.storage.Weight):
-        new = _like(histogram, bh.storage.Weight())
+    made: Any = storage.Weight
+    if issubclass(kind, storage.Weight):
         fields = [view["value"] * factor, view["variance"] * factor**2]
-    elif issubclass(kind, bh.storage.WeightedMean):
-        new = _like(histogram, bh.storage.WeightedMean())
-        fields = [
-            view["sum_of_weights"] * factor, view["sum_of_weights_squared"] * factor**2,
-            view["value"], view["_sum_of_weighted_deltas_squared"] * factor,
-        ]  # fmt: skip
-    elif issubclass(kind, bh.storage.Mean):
-        new = _like(histogram, bh.storage.WeightedMean())
-        fields = [
-            view["count"] * factor, view["count"] * factor**2,
-            view["value"], view["_sum_of_deltas_squared"] * factor,
-        ]  # fmt: skip
-    elif not issubclass(kind, _plain_storages()):
+    elif issubclass(kind, storage.Mean | storage.WeightedMean):
+        made = storage.WeightedMean
+        weights, squares, deltas = "sum_of_weights", "sum_of_weights_squared", "_sum_of_weighted_deltas_squared"
+        if issubclass(kind, storage.Mean):
+            weights, squares, deltas = "count", "count", "_sum_of_deltas_squared"
+        fields = [view[weights] * factor, view[squares] * factor**2, view["value"], view[deltas] * factor]
+    elif not issubclass(kind, storage.Int64 | storage.AtomicInt64 | storage.Unlimited | storage.Double):
         return histogram * factor
     elif variances:
         numbers = np.asarray(view, dtype=np.float64)
-        new = _like(histogram, bh.storage.Weight())
         fields = [numbers * factor, numbers * factor**2]
     else:
-        new = _like(histogram, bh.storage.Double())
+        new = _like(histogram, storage.Double())
         new.view(flow=True)[...] = np.asarray(view, dtype=np.float64) * factor
         new._variance_known = False
         return new
+    new = _like(histogram, made())
     target = new.view(flow=True)
     for name, numbers in zip(target.dtype.names, fields, strict=True):
         target[name] = numbers
     return new
-
-
-def _plain_storages() -> tuple[type, ...]:
-    from boost_histogram import storage
-
-    return storage.Int64, storage.AtomicInt64, storage.Unlimited, storage.Double
 
 
 def _like(histogram: Any, storage: Any) -> Any:

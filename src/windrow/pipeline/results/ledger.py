@@ -99,13 +99,8 @@ class Ledger:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts and everything that is not done, as plain data."""
-        return {
-            "total": self.total,
-            "done": self.done,
-            "failed": self.failed,
-            "missing": self.missing,
-            "problems": [asdict(entry) for entry in self.problems],
-        }
+        counts = {name: getattr(self, name) for name in ("total", "done", "failed", "missing")}
+        return {**counts, "problems": [asdict(entry) for entry in self.problems]}
 
     def __str__(self) -> str:
         return "\n".join([self.summary(), *(str(entry) for entry in self.problems)])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from windrow import __version__
 from windrow.data.base import Input
 from windrow.data.paths import is_remote
-from windrow.errors import CorruptFileError, DataError, MissingFileError, WindrowError
+from windrow.errors import CorruptFileError, DataError, MissingFileError
 from windrow.pipeline.results.result import Result
 from windrow.store.rundir import RESULT, RunDirectory, is_run_directory, read_result_file, time_text
 
@@ -39,14 +39,17 @@ Part = tuple[Any, ...]
 
 
 def keep(result: Result, rundir: str | os.PathLike[str] | RunDirectory) -> tuple[str, ...]:
-    """Write the result, its summary and the end of the manifest; returns notes on what could not be kept."""
-    if isinstance(rundir, RunDirectory):
-        return _keep(result, rundir)
-    with _directory(result, rundir) as directory:
-        return _keep(result, directory)
+    """Write the result, its summary and the end of the manifest; returns notes on what could not be kept.
 
-
-def _keep(result: Result, directory: RunDirectory) -> tuple[str, ...]:
+    A path is the directory of the run itself, where it has written its log; that of another run is cleared first.
+    """
+    if not isinstance(rundir, RunDirectory):
+        place = Path(rundir)
+        mine = result.rundir is not None and Path(result.rundir).resolve() == place.resolve()
+        goes_on = is_run_directory(place) and (mine or not (place / RESULT).exists())
+        with RunDirectory.open(place) if goes_on else RunDirectory.create(place) as directory:
+            return keep(result, directory)
+    directory = rundir
     state, notes = _pack(result)
     content = pickle.dumps({**state, "format": FORMAT}, protocol=5)
     directory.write_result(content)
@@ -81,15 +84,6 @@ def load(path: str | os.PathLike[str]) -> Result:
     if not place.exists():
         raise MissingFileError(f"no run directory or result file {place}", file=str(place))
     return _unpack(read_result_file(place), str(place), None)
-
-
-def _directory(result: Result, path: str | os.PathLike[str]) -> RunDirectory:
-    """The directory of the run itself, where it has written its log; one of another run is cleared first."""
-    place = Path(path)
-    mine = result.rundir is not None and Path(result.rundir).resolve() == place.resolve()
-    if is_run_directory(place) and (mine or not (place / RESULT).exists()):
-        return RunDirectory.open(place)
-    return RunDirectory.create(place)
 
 
 # -- packing -----------------------------------------------------------------------------------
@@ -196,14 +190,17 @@ def _unpack(content: bytes, path: str, rundir: str | None) -> Result:
     values: dict[str, Any] = {"outputs": {name: {} for name in state["datasets"]}, "merges": {}, "not_kept": not_kept}
     for part, packed in state["parts"].items():
         try:
-            value = None if packed is None else _read(packed)
+            value = None if packed is None else _Unpickler(io.BytesIO(packed)).load()
         except Exception as error:
+            hint = (
+                "; import the module that defines it first" if isinstance(error, AttributeError | ImportError) else ""
+            )
             if part[0] == "merge":
                 value = None  # refused where values are to be added
             elif part[0] == "field" and part[1] in _REQUIRED:
-                raise CorruptFileError(f"{path}: {part[1]!r} cannot be read back ({_said(error)})") from error
+                raise CorruptFileError(f"{path}: {part[1]!r} cannot be read back ({_said(error)}{hint})") from error
             else:
-                why = f"cannot be read back ({_said(error)})"
+                why = f"cannot be read back ({_said(error)}{hint})"
                 notes.append(f"{_called(part)} {why}")
                 if part[0] == "output":
                     not_kept.setdefault(part[1], {})[part[2:]] = f"it {why}"
@@ -220,12 +217,3 @@ def _unpack(content: bytes, path: str, rundir: str | None) -> Result:
         return Result(**values)
     except TypeError as error:
         raise CorruptFileError(f"{path} holds only part of a result ({error})") from error
-
-
-def _read(content: bytes) -> Any:
-    try:
-        return _Unpickler(io.BytesIO(content)).load()
-    except WindrowError:
-        raise
-    except (AttributeError, ImportError) as error:
-        raise DataError(f"{error}; import the module that defines it first") from error

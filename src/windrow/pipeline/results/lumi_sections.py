@@ -10,7 +10,7 @@ import numpy as np
 from windrow.data.skim.record import original_sums
 from windrow.errors import DataError, MissingColumnError, WindrowError
 from windrow.hep.lumi import lumi_ranges
-from windrow.pipeline.results.region_rows import read_rows
+from windrow.pipeline.results.region_rows import done_rows, read_rows
 from windrow.pipeline.results.regroup import MEMBERS
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 COLUMNS = ("run", "luminosityBlock")
 
-#: Rows read at once: two numbers each.
-PIECE = 1_000_000
-
 
 def lumis(result: Result) -> dict[str, list[list[int]]]:
     """Read which (run, luminosityBlock) the processed rows have: ``{"1": [[1, 33], [40, 41]]}``, ready for ``json.dump``.
@@ -37,11 +34,10 @@ def lumis(result: Result) -> dict[str, list[list[int]]]:
     """
     if result.source is None:
         raise DataError("what was read is not kept with this result, so its luminosity sections cannot be read")
-    wanted = _recorded(result.datasets)
     about = dict(_members(result.datasets))
     found = [np.empty((0, 2), dtype=np.int64)]
     for dataset in dict.fromkeys([*about, *(entry.dataset for entry in result.ledger.entries)]):
-        if not wanted.get(dataset, True):
+        if about.get(dataset, {}).get("is_mc"):
             continue
         skim = about.get(dataset, {}).get("skim")
         if isinstance(skim, Mapping):
@@ -82,14 +78,10 @@ def _of_rows(dataset: str, source: Source, ledger: Ledger) -> NDArray[np.int64]:
         if item.dataset == dataset:
             places.setdefault(item.label, item.index)
     found = [np.empty((0, 2), dtype=np.int64)]
-    for entry in ledger.entries:
-        if entry.dataset != dataset or entry.state != "done":
-            continue
-        for start in range(entry.start, entry.stop or 0, PIECE):
-            rows = np.arange(start, min(start + PIECE, entry.stop or 0))
-            read = read_rows(source, places[entry.file], COLUMNS, rows)
-            pairs = np.stack([np.asarray(read[name], np.int64) for name in COLUMNS], axis=1)
-            found.append(np.unique(pairs, axis=0))
+    for file, rows in done_rows(ledger, dataset):
+        read = read_rows(source, places[file], COLUMNS, rows)
+        pairs = np.stack([np.asarray(read[name], np.int64) for name in COLUMNS], axis=1)
+        found.append(np.unique(pairs, axis=0))
     return np.concatenate(found)
 
 
@@ -116,16 +108,8 @@ def _of_skim(dataset: str, skim: Mapping[str, Any], ledger: Ledger) -> NDArray[n
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def _recorded(metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, bool]:
-    """Say of each dataset whether its rows count; members of groups speak for themselves."""
-    members = dict(_members(metadata))
-    if not any("is_mc" in about for about in members.values()):
-        return {}
-    # Of several datasets of which some say that they are simulated, the others are not.
-    return {name: not about.get("is_mc", False) for name, about in members.items()}
-
-
 def _members(metadata: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Give the metadata of each dataset; members of groups speak for themselves."""
     for name, about in metadata.items():
         members = about.get(MEMBERS)
         if isinstance(members, dict):

@@ -18,9 +18,10 @@ from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.blocks.program import NOMINAL
 from windrow.core.intervals import Intervals
 from windrow.errors import MergeError, UsageError
+from windrow.pipeline.cutflow.regions import add_by_key
 from windrow.pipeline.results.ledger import Entry, Ledger
 from windrow.pipeline.results.region_rows import KeptRows
-from windrow.pipeline.results.result import Result, StepSummary
+from windrow.pipeline.results.result import Result
 from windrow.pipeline.resume.step_digest import different_steps
 
 if TYPE_CHECKING:
@@ -46,15 +47,21 @@ def merge(*results: Result) -> Result:
     first = results[0]
     for other in results[1:]:
         _check_same_analysis(first, other)
-    _check_same_steps(results)
-    _check_same_scale(results)
-    _check_no_row_twice(results)
+    for check in (_check_same_steps, _check_same_scale, _check_no_row_twice):
+        check(results)
     if len(results) == 1:
         return replace(first)
-    merges = _merges(results)
+    # One result may still have a merge= function that another one lost.
+    merges = {name: None for result in results for name in result.merges}
+    merges.update((name, function) for result in results for name, function in result.merges.items() if function)
     environments = [result.environment for result in results]
     same = all(environment == environments[0] for environment in environments)
-    outputs, not_kept = _outputs(results, merges)
+    parts: dict[str, list[tuple[Outputs, Lost]]] = defaultdict(list)
+    for result in results:
+        for dataset, values in result.outputs.items():
+            parts[dataset].append((values, result.not_kept.get(dataset, {})))
+    outputs, not_kept = add_by_name(parts, merges)
+    sources = [result.source for result in results]
     return replace(
         first,
         outputs=outputs,
@@ -67,7 +74,7 @@ def merge(*results: Result) -> Result:
         cutflow=reduce(add, (result.cutflow for result in results)),
         nminus1=reduce(add, (result.nminus1 for result in results)),
         ledger=_ledger(results),
-        steps=_steps(results),
+        steps=add_by_key(result.steps for result in results),
         order=_distinct(result.order for result in results),
         ordering={dataset: told for result in reversed(results) for dataset, told in result.ordering.items()},
         decisions=_distinct(result.decisions for result in results),
@@ -81,7 +88,7 @@ def merge(*results: Result) -> Result:
         interrupted=any(result.interrupted for result in results),
         reasons_absent={k: v for result in results for k, v in result.reasons_absent.items()},
         datasets={name: meta for result in results for name, meta in result.datasets.items()},
-        source=_sources(results),
+        source=None if None in sources else SeveralSources(sources),
         environment=environments[0] if same else {"merged": environments},
         log=None,
         rundir=None,
@@ -249,27 +256,18 @@ def _lost_function(_left: Any, _right: Any) -> Any:
     )
 
 
-def _merges(results: Sequence[Result]) -> dict[str, Any]:
-    """How outputs with a merge= of their own are added; one result may still have what another lost."""
-    found: dict[str, Any] = {}
-    for result in results:
-        for name, function in result.merges.items():
-            found[name] = found.get(name) or function
-    return found
-
-
-def _outputs(
-    results: Sequence[Result], merges: Mapping[str, Any]
+def add_by_name(
+    parts: Mapping[str, Sequence[tuple[Outputs, Lost]]], merges: Mapping[str, Any]
 ) -> tuple[dict[str, dict[Any, Any]], dict[str, dict[Key, str]]]:
+    """Add the outputs of each dataset or group; what has one part alone stays as it is."""
     outputs: dict[str, dict[Any, Any]] = {}
     not_kept: dict[str, dict[Key, str]] = {}
-    for dataset in dict.fromkeys(name for result in results for name in result.outputs):
-        parts = [result for result in results if dataset in result.outputs]
-        outputs[dataset], gone = add_outputs(
-            [part.outputs[dataset] for part in parts], merges, [part.not_kept.get(dataset, {}) for part in parts]
-        )
+    for name, mine in parts.items():
+        values, lost = [value for value, _ in mine], [gone for _, gone in mine]
+        added = add_outputs(values, merges, lost) if len(mine) > 1 else (dict(values[0]), dict(lost[0]))
+        outputs[name], gone = added
         if gone:
-            not_kept[dataset] = gone
+            not_kept[name] = gone
     return outputs, not_kept
 
 
@@ -282,12 +280,10 @@ def _scaled(results: Sequence[Result]) -> dict[str, dict[str, float]]:
 
 
 def _initial(results: Sequence[Result]) -> dict[str, Count]:
-    found: dict[str, Count] = {}
-    for dataset in dict.fromkeys(name for result in results for name in result.initial):
-        parts = [result for result in results if dataset in result.outputs]
-        if all(dataset in part.initial for part in parts):
-            found[dataset] = reduce(add, (part.initial[dataset] for part in parts))
-    return found
+    """Add what all rows weigh; not of a dataset of which one result does not know."""
+    unknown = {dataset for result in results for dataset in result.outputs if dataset not in result.initial}
+    total = add_by_key(result.initial for result in results)
+    return {dataset: count for dataset, count in total.items() if dataset not in unknown}
 
 
 def _ledger(results: Sequence[Result]) -> Ledger:
@@ -321,28 +317,6 @@ def _ledger(results: Sequence[Result]) -> Ledger:
     return Ledger(tuple(sorted([*done, *left], key=lambda e: (e.dataset, e.file, e.start))))
 
 
-def _steps(results: Sequence[Result]) -> dict[str, StepSummary]:
-    found: dict[str, StepSummary] = {}
-    for result in results:
-        for name, step in result.steps.items():
-            found[name] = _add_steps(found[name], step) if name in found else step
-    return found
-
-
-def _add_steps(one: StepSummary, two: StepSummary) -> StepSummary:
-    calls, rows = one.calls + two.calls, one.rows_in + two.rows_in
-    return replace(
-        one,
-        calls=calls,
-        rows_in=rows,
-        rows_out=one.rows_out + two.rows_out,
-        seconds=one.seconds + two.seconds,
-        fixed_s=(one.fixed_s * one.calls + two.fixed_s * two.calls) / max(calls, 1),
-        per_row_s=(one.per_row_s * one.rows_in + two.per_row_s * two.rows_in) / max(rows, 1),
-        bytes_read=one.bytes_read + two.bytes_read,
-    )
-
-
 def _distinct(items: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(item for one in items for item in one))
 
@@ -361,12 +335,6 @@ class SeveralSources:
     def open(self, index: int) -> Reader:
         source, item = self._places[index]
         return source.open(item.index)
-
-
-def _sources(results: Sequence[Result]) -> Any:
-    if any(result.source is None for result in results):
-        return None
-    return SeveralSources([result.source for result in results])
 
 
 def _kept(results: Sequence[Result]) -> KeptRows | None:

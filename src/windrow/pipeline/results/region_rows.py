@@ -10,13 +10,16 @@ import numpy as np
 from windrow.errors import DataError, MissingColumnError, WindrowError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from windrow.blocks.selection import RowSet
     from windrow.data.base import Source
+    from windrow.pipeline.results.ledger import Ledger
 
+#: Rows read at once: a few numbers each.
+PIECE = 1_000_000
 #: Rows closer than this are read in one request: seeking costs more than reading a few thousand numbers.
 GAP = 65_536
 
@@ -44,6 +47,14 @@ class KeptRows:
         """Return the rows of a region in the file at this position of ``files``, in ascending order."""
         parts = [part.rows() for part in self.sets.get((region, file), ())]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def done_rows(ledger: Ledger, dataset: str) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Give the rows of a dataset that were processed, piece by piece, each with its file."""
+    for entry in ledger.entries:
+        if entry.dataset == dataset and entry.state == "done":
+            for start in range(entry.start, entry.stop or 0, PIECE):
+                yield entry.file, np.arange(start, min(start + PIECE, entry.stop or 0))
 
 
 def read_rows(

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.pipeline.cutflow.nminus1 import NMinusOneTables
 from windrow.pipeline.cutflow.table import Cutflow
-from windrow.pipeline.results.histograms import has_variances, histograms_in, map_histograms, scaled
-from windrow.pipeline.results.merge import add_outputs, factors_of
+from windrow.pipeline.results.histograms import histograms_in, map_histograms, scaled
+from windrow.pipeline.results.merge import add_by_name, factors_of
 
 if TYPE_CHECKING:
     from windrow.pipeline.results.result import Result
@@ -35,7 +35,11 @@ def group(result: Result, groups: Mapping[str, str | Sequence[str]]) -> Result:
     is the group's; each member's own is under ``"members"``. The ledger still tells files by dataset.
     """
     members = _members(groups, tuple(result.outputs))
-    outputs, not_kept = _group_outputs(result, members)
+    parts = {
+        name: [(result.outputs[dataset], result.not_kept.get(dataset, {})) for dataset in datasets]
+        for name, datasets in members.items()
+    }
+    outputs, not_kept = add_by_name(parts, result.merges)
     return replace(
         result,
         outputs=outputs,
@@ -53,23 +57,6 @@ def group(result: Result, groups: Mapping[str, str | Sequence[str]]) -> Result:
         },
         datasets={name: _group_metadata(name, datasets, result.datasets) for name, datasets in members.items()},
     )
-
-
-def _group_outputs(
-    result: Result, members: Mapping[str, tuple[str, ...]]
-) -> tuple[dict[str, dict[Any, Any]], dict[str, dict[Any, str]]]:
-    outputs: dict[str, dict[Any, Any]] = {}
-    not_kept: dict[str, dict[Any, str]] = {}
-    for name, datasets in members.items():
-        parts = [result.outputs[dataset] for dataset in datasets]
-        lost = [result.not_kept.get(dataset, {}) for dataset in datasets]
-        if len(datasets) > 1:
-            outputs[name], gone = add_outputs(parts, result.merges, lost)
-        else:
-            outputs[name], gone = dict(parts[0]), dict(lost[0])
-        if gone:
-            not_kept[name] = gone
-    return outputs, not_kept
 
 
 def _members(groups: Mapping[str, str | Sequence[str]], datasets: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -146,12 +133,12 @@ def scale(result: Result, factor: float | Mapping[str, float] | Callable[[Mappin
     and other outputs are left as they are, because a count is still what was counted; a note lists them.
     """
     factors = _factors(result, factor)
-    unknown = {
+    unknown = {  # sums of weights without their squares
         (key[0], path)
         for values in result.outputs.values()
         for key, value in values.items()
         for path, histogram in histograms_in(value)
-        if not has_variances(histogram)
+        if histogram.variances() is None
     }
     outputs: dict[str, dict[Any, Any]] = {}
     left: dict[str, None] = {}

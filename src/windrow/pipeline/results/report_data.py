@@ -6,25 +6,29 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
 from windrow.errors import UsageError
+from windrow.pipeline.cutflow.table import Cutflow
 from windrow.pipeline.ordering.summary import cost_share, how_decided, is_moved
+from windrow.pipeline.results.ledger import Entry, Ledger
+from windrow.pipeline.results.result import Result
 from windrow.store.rundir import EVENTS, MANIFEST, REPORT, RESULT, TRACE
 from windrow.watch.environment import environment
 from windrow.watch.report.outputs import drawn_histograms, is_data, said_values
 from windrow.watch.report.page import report_places, write_text
 from windrow.watch.report.plain_data import file_name, pathless, strict, without_paths
-from windrow.watch.report.unfinished import file_lines, manifest_facts, unfinished_data
 
 if TYPE_CHECKING:
-    from windrow.pipeline.results.ledger import Entry
-    from windrow.pipeline.results.result import Result
+    from collections.abc import Mapping
+
     from windrow.watch.readlog import Log
 
 #: Lines of tables; a page is to be read, and the result has everything.
+MOST_FILES = 500
 MOST_PROBLEMS = 200
 MOST_VALUES = 200
 
@@ -35,11 +39,11 @@ def write_report(result: Result, path: Any = None) -> Path:
     page, trace = report_places(rundir, path, REPORT, TRACE)
     data = report_data(result)
     if rundir is not None:
-        data = _dated(data, rundir)
+        data["environment"] = {**_facts(_manifest(rundir)), **data["environment"]}
     elif not result.environment:
         # Only run directories keep it; what is seen now says so.
         now = {"seen": "when this page was written, not kept with the run", **environment()}
-        data = {**data, "environment": {**now, **data["environment"]}}
+        data["environment"] = {**now, **data["environment"]}
     return _write(data, _log_of(rundir, result.log), page, trace)
 
 
@@ -53,7 +57,8 @@ def report_rundir(
     if (rundir / RESULT).exists():
         from windrow.pipeline.results.load import load
 
-        data = _dated(report_data(load(rundir)), rundir)
+        data = report_data(load(rundir))
+        data["environment"] = {**_facts(_manifest(rundir)), **data["environment"]}
     elif log is None and not (rundir / MANIFEST).exists():
         raise UsageError(
             f"{rundir} is not the directory of a run: it has neither {RESULT} nor {EVENTS}; "
@@ -74,11 +79,14 @@ def report_data(result: Result) -> dict[str, Any]:
     ledger = result.ledger
     histograms, histogram_notes = drawn_histograms(result.outputs)
     values = said_values(result.outputs)
+    state = "interrupted" if result.interrupted else "complete" if result.complete else "incomplete"
     absent = [f"output {name} has no value: {why}" for name, why in result.reasons_absent.items()]
     data = {
         "windrow": __version__,
         "name": result.name,
-        **_verdict(result),
+        "state": state,
+        "headline": f"{state.capitalize()}:",
+        "verdict": f"{ledger.summary()}.",
         "rows": {name: getattr(ledger, name) for name in ("total", "done", "failed", "missing")},
         "seconds": result.seconds,
         "bytes_read": result.bytes_read,
@@ -99,7 +107,7 @@ def report_data(result: Result) -> dict[str, Any]:
         "guards": result.guards,
         "problems": [_problem(entry, keep) for entry in ledger.problems[:MOST_PROBLEMS]],
         "problems_total": len(ledger.problems),
-        **file_lines((one.file, one.dataset, one.state, one.rows) for one in ledger.entries),
+        **_file_lines(ledger),
         "histograms": histograms,
         "histogram_notes": pathless(histogram_notes, keep),
         "values": pathless(values[:MOST_VALUES], keep),
@@ -111,13 +119,15 @@ def report_data(result: Result) -> dict[str, Any]:
     return plain
 
 
-def _verdict(result: Result) -> dict[str, str]:
-    if result.complete:
-        state = "complete"
-    else:
-        state = "interrupted" if result.interrupted else "incomplete"
-    summary = result.ledger.summary()
-    return {"state": state, "headline": f"{state.capitalize()}:", "verdict": f"{summary}."}
+def _file_lines(ledger: Ledger) -> dict[str, Any]:
+    """Add up the rows of the ledger by file; what is not done comes first."""
+    files: dict[tuple[str, str], dict[str, int]] = {}
+    for entry in ledger.entries:
+        counts = files.setdefault((entry.file, entry.dataset), {"done": 0, "failed": 0, "missing": 0})
+        counts[entry.state] += entry.rows
+    lines = [{"file": file_name(label), "dataset": dataset, **counts} for (label, dataset), counts in files.items()]
+    lines.sort(key=lambda line: not (line["failed"] or line["missing"]))
+    return {"files": lines[:MOST_FILES], "files_total": len(lines)}
 
 
 def _problem(entry: Entry, keep: frozenset[str]) -> dict[str, str]:
@@ -183,9 +193,9 @@ def _manifest(rundir: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _dated(data: dict[str, Any], rundir: Path) -> dict[str, Any]:
-    facts = strict(manifest_facts(_manifest(rundir)))
-    return {**data, "environment": {**facts, **data["environment"]}}
+def _facts(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a manifest knows and a result does not: when the run was, and of which commit."""
+    return {name: manifest[name] for name in ("started", "ended", "commit") if manifest.get(name)}
 
 
 def _write(data: dict[str, Any], log: Log | None, page: Path, trace: Path) -> Path:
@@ -197,3 +207,76 @@ def _write(data: dict[str, Any], log: Log | None, page: Path, trace: Path) -> Pa
         labels = {number: one["label"] for number, one in enumerate(data["inputs"])}
         write_text(trace, trace_text(log, data["name"], lambda number: labels.get(number, "")))
     return page
+
+
+# -- a run that left no result ----------------------------------------------------------------------
+
+
+def unfinished_data(manifest: Mapping[str, Any], log: Log | None) -> dict[str, Any]:
+    """Say what a page shows of such a run: as of a result whose ledger is what the manifest and the log tell."""
+    inputs = [(str(one["file"]), str(one["dataset"])) for one in manifest.get("inputs") or ()]
+    named = manifest.get("datasets") or {}
+    chosen = manifest.get("options") or {}
+    workers = chosen.get("workers")
+    finished, known = _rows_by_input(log)
+    entries = []
+    for number in dict.fromkeys([*range(len(inputs)), *known]):
+        label, dataset = inputs[number] if number < len(inputs) else (f"input {number}", "unknown")
+        done = finished[number]
+        entries.append(Entry(label, dataset, 0, done, "done"))
+        entries.append(Entry(label, dataset, done, max(known[number], done) if number in known else None, "missing"))
+    result = Result(
+        name=str(manifest.get("pipeline") or "unnamed run"),
+        outputs={}, output_names=(), cutflow=Cutflow({}), ledger=Ledger(tuple(entries)), steps={},
+        order=(), decisions=(), notes=(), guards=(), reads=[],
+        bytes_read=0 if log is None else int(log.attempts.read.sum()),
+        seconds=0.0 if log is None else log.span,
+        engine=str(chosen.get("engine", "")),
+        workers=workers if isinstance(workers, int) else 0,
+        seed=0,
+        datasets={name: named.get(name, {}) for name in dict.fromkeys([*(dataset for _, dataset in inputs), *named])},
+    )  # fmt: skip
+    headline, verdict = _ending(manifest, log, frozenset(result.datasets))
+    unopened = len(inputs) - len(known.keys() & range(len(inputs)))
+    never = f"{unopened:,} of {len(inputs):,} files were not opened; " if unopened else ""
+    ledger = result.ledger
+    return {
+        **report_data(result),
+        "windrow": str(manifest.get("windrow", "of unknown version")),
+        "state": "unfinished",
+        "headline": headline,
+        "verdict": f"{verdict} In the log, {ledger.done:,} rows are finished of {ledger.total:,} in the files "
+        f"that were opened; {never}there are no outputs and no cutflow.",
+        "inputs": strict([{"label": file_name(label), "dataset": dataset} for label, dataset in inputs]),
+        # Which rows are missing is not known, only how many.
+        "problems": [],
+        "problems_total": 0,
+        "environment": strict(pathless({**_facts(manifest), **(manifest.get("environment") or {})}, result.datasets)),
+    }
+
+
+def _rows_by_input(log: Log | None) -> tuple[Counter[int], dict[int, int]]:
+    """Count by input the rows that were finished, and those it has, as far as the log knows."""
+    finished: Counter[int] = Counter()
+    if log is None:
+        return finished, {}
+    counted = log.attempts.done & (log.attempts.input >= 0)
+    for number, rows in zip(log.attempts.input[counted].tolist(), log.attempts.rows[counted].tolist(), strict=True):
+        finished[number] += rows
+    return finished, {**finished, **{number: int(line["rows"]) for number, line in log.inputs.items()}}
+
+
+def _ending(manifest: Mapping[str, Any], log: Log | None, keep: frozenset[str]) -> tuple[str, str]:
+    ended = None if log is None else log.ended
+    if ended is None and manifest.get("state") != "failed":
+        return "This run did not end:", "it was killed, or is still going on."
+    said = ended or {}
+    status = said.get("status", "failed")
+    why = str(manifest.get("error") or said.get("reason") or said.get("failure") or "")
+    words = {
+        "failed": "it failed",
+        "cancelled": "it was stopped",
+        "complete": "all tasks were done, but what came of them is not here",
+    }.get(status, f"its state is {status}")
+    words = f"{words}: {why}" if why else words
+    return "This run ended without a result:", without_paths(words.rstrip(".") + ".", keep)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
@@ -36,6 +36,19 @@ class StepSummary:
     per_row_s: float
     bytes_read: int  #: first read for this step
     same_as: str = ""  #: the step whose answer it took over
+
+    def __add__(self, other: StepSummary) -> StepSummary:
+        calls, rows = self.calls + other.calls, self.rows_in + other.rows_in
+        return replace(
+            self,
+            calls=calls,
+            rows_in=rows,
+            rows_out=self.rows_out + other.rows_out,
+            seconds=self.seconds + other.seconds,
+            fixed_s=(self.fixed_s * self.calls + other.fixed_s * other.calls) / max(calls, 1),
+            per_row_s=(self.per_row_s * self.rows_in + other.per_row_s * other.rows_in) / max(rows, 1),
+            bytes_read=self.bytes_read + other.bytes_read,
+        )
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
@@ -123,21 +136,27 @@ class Result(Mapping[str, Any]):
                 f"no output {name!r}{nearest(str(name), self.output_names)} (outputs: {', '.join(self.output_names)})"
             )
         found = {
-            (region, variation, dataset): value
-            for dataset, values in self.outputs.items()
-            for (output, region, variation), value in values.items()
+            (region, variation, dataset): (dataset, (output, region, variation))
+            for outputs in (self.outputs, self.not_kept)
+            for dataset, values in outputs.items()
+            for output, region, variation in values
             if output == name
         }
-        for dataset, lost in self.not_kept.items():
-            for (output, region, variation), why in lost.items():
-                if output == name:
-                    found[region, variation, dataset] = _NotKept(why)
         if not found:
             why = self.reasons_absent.get(name, "no rows were processed for it")
             raise UnknownKey(f"output {name!r} has no value: {why}")
-        chosen = self._by_region(name, found, rest)
-        _refuse_not_kept(name, chosen)
-        return chosen
+        return self._values(self._by_region(name, found, rest))
+
+    def _values(self, chosen: Any, others: str = "") -> Any:
+        """Look up what was chosen; raises if a value was lost, also among others: they would look like all there is."""
+        if isinstance(chosen, dict):
+            others = "; ask for the others by region and dataset"
+            return {key: self._values(inner, others) for key, inner in chosen.items()}
+        dataset, key = chosen
+        lost = self.not_kept.get(dataset, {})
+        if key in lost:
+            raise UnknownKey(f"output {key[0]!r} has no value here: {lost[key]}{others}")
+        return self.outputs[dataset][key]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.output_names)
@@ -147,9 +166,6 @@ class Result(Mapping[str, Any]):
 
     def _by_region(self, name: str, found: dict[Any, Any], rest: list[Any]) -> Any:
         regions = list(dict.fromkeys(region for region, _, _ in found))
-        if regions == [None]:
-            rest = rest[1:] if rest and rest[0] is None else rest
-            return self._by_variation(name, found, None, rest)
         if rest and rest[0] in regions:
             return self._by_variation(name, found, rest[0], rest[1:])
         if len(regions) == 1:
@@ -300,19 +316,3 @@ class Result(Mapping[str, Any]):
     def to_json(self) -> str:
         """Return the summary as JSON; NaN and infinity, which JSON does not have, become null."""
         return json.dumps(strict(self.summary()), indent=2, allow_nan=False) + "\n"
-
-
-@dataclass(frozen=True, slots=True)
-class _NotKept:
-    """Stands for a value that there was, while one is looked for."""
-
-    why: str
-
-
-def _refuse_not_kept(name: str, chosen: Any) -> None:
-    """Raise if a value was asked for that was lost, also among others: they would look like all there is."""
-    inner = chosen.values() if type(chosen) is dict else ()
-    for value in (chosen, *inner, *(v for one in inner if type(one) is dict for v in one.values())):
-        if isinstance(value, _NotKept):
-            others = "" if value is chosen else "; ask for the others by region and dataset"
-            raise UnknownKey(f"output {name!r} has no value here: {value.why}{others}")

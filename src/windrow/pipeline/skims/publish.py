@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -161,21 +161,13 @@ def _written(
 ) -> dict[str, Any]:
     from windrow.data.skim.write import write_skim
 
-    made = write_skim(
-        target.path,
-        fragments,
-        format=target.save.format,
-        tree=target.save.tree,
-        record=record,
-        empty=empty,
-        staging=Path(definition.staging[str(target.path.parent)]),
-    )
+    path, save = target.path, target.save
+    staged = Path(definition.staging[str(path.parent)])
+    made = write_skim(path, fragments, format=save.format, tree=save.tree, record=record, empty=empty, staging=staged)
     return {
-        "path": str(target.path),
-        "format": target.save.format,
-        "dataset": target.dataset,
-        "region": target.save.region,
-        "cut": target.cut or None,
+        "path": str(path),
+        "format": save.format,
+        **{name: record[name] for name in ("dataset", "region", "cut")},
         "rows": made.rows,
         "of": record["rows"],
         "bytes": made.bytes,
@@ -227,7 +219,13 @@ def _record(
     dataset = target.dataset
     metadata = source.datasets[dataset]
     initial = result.initial.get(dataset, Count(0, 0.0, 0.0))
-    sums = {"rows": initial.rows, "sumw": initial.sumw, "sumw2": initial.sumw2}
+    sums: Mapping[str, Any] = {"rows": initial.rows, "sumw": initial.sumw, "sumw2": initial.sumw2}
+    lost = sum(entry.rows for entry in result.ledger.entries if entry.dataset == dataset and entry.state != "done")
+    original = skim_record.original_sums(metadata)
+    if original is not None:
+        # Of a skim's skim, those of what the first one was made from, and what was missing when that was made.
+        sums = original
+        lost += int(metadata["skim"].get("failed") or 0)
     return {
         "pipeline": definition.name,
         "dataset": dataset,
@@ -235,10 +233,8 @@ def _record(
         "region": target.save.region,
         "cut": target.cut or None,
         "target": target.save.path,
-        # Of a skim's skim, those of what the first one was made from.
-        **(skim_record.original_sums(metadata) or sums),
-        "failed": _lost_before(metadata)
-        + sum(e.rows for e in result.ledger.entries if e.dataset == dataset and e.state != "done"),
+        **sums,
+        "failed": lost,
         "selected": sum(part.rows for part in fragments),
         "made": [n for n in target.save.columns if n in definition.steps],
         "identity": list(definition.identity),
@@ -246,26 +242,16 @@ def _record(
     }
 
 
-def _lost_before(metadata: Mapping[str, Any]) -> int:
-    """Rows that were missing already when the skim was made that is read now."""
-    if skim_record.original_sums(metadata) is None:
-        return 0
-    return int(metadata["skim"].get("failed") or 0)
-
-
 def _empty(target: _Target, definition: Definition, source: Source, workload: PipelineWorkload) -> dict[str, Any]:
     inputs = [item for item in source.inputs if item.dataset == target.dataset]
     item = min(inputs, key=lambda item: item.index not in workload.facts.borders)
-    reader = source.open(item.index)
-    try:
+    with closing(source.open(item.index)) as reader:
         program = workload.program(item, reader.info)
         chunk = Chunk(item.index, item.label, 0, (0, 0), (0, 0))
         run = ChunkRun(program, reader, chunk, definition.written, {}, forced=True)
         run.run()
         save = next(save for save in program.saves if save.key == target.key)
         return empty_columns(run, save)
-    finally:
-        reader.close()
 
 
 # -- staging -----------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ Histograms are what speaks UHI, on which hist, boost-histogram, uproot and other
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+
+from windrow.watch.report.plain_data import strict
 
 #: Bins of all histograms together: about 8 MB of numbers.
 MOST_ALL_BINS = 400_000
@@ -80,10 +82,10 @@ def said_values(outputs: Outputs) -> list[dict[str, Any]]:
 
 def _said(value: Any) -> str:
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{key}: {_said(item)}" for key, item in value.items())
-        return _cut(inner)
+        value = ", ".join(f"{key}: {_said(item)}" for key, item in value.items())
     if isinstance(value, bool | str) or value is None:
-        return _cut(str(value))
+        text = str(value)
+        return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 3] + "..."
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
@@ -96,10 +98,6 @@ def _said(value: Any) -> str:
     if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
         return _said(value.item())
     return type(value).__name__
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 3] + "..."
 
 
 def is_histogram(value: Any) -> bool:
@@ -117,12 +115,9 @@ def find_histograms(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
     """Find histograms in a value, a mapping or a list of values; each with its way there."""
     if is_histogram(value):
         yield path, value
-    elif len(path) < DEPTH and isinstance(value, Mapping):
-        for key, item in value.items():
+    elif len(path) < DEPTH and isinstance(value, Mapping | list | tuple):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from find_histograms(item, (*path, str(key)))
-    elif len(path) < DEPTH and isinstance(value, list | tuple):
-        for number, item in enumerate(value):
-            yield from find_histograms(item, (*path, str(number)))
 
 
 def plain_histograms(histogram: Any) -> list[dict[str, Any]]:
@@ -173,13 +168,7 @@ def _limited(axes: list[dict[str, Any]], values: Any, variances: Any, kind: str,
             None if one is None else np.add.reduceat(one, firsts, axis=number) for one in (values, variances)
         )
         notes = [*notes, f"{group} bins of {axis['label']} are drawn as one"]
-    return {
-        "axes": axes,
-        "values": _finite(values),
-        "variances": None if variances is None else _finite(variances),
-        "kind": kind,
-        "notes": notes,
-    }
+    return {"axes": axes, "values": strict(values), "variances": strict(variances), "kind": kind, "notes": notes}
 
 
 def _axis(axis: Any, number: int) -> dict[str, Any]:
@@ -214,15 +203,5 @@ def _flow(histogram: Any, bins: int) -> list[float | None] | None:
     if len(whole) != bins + traits.underflow + traits.overflow:
         return None
     ends = (whole[0] if traits.underflow else 0.0, whole[-1] if traits.overflow else 0.0)
-    return [_number(end) for end in ends]
-
-
-def _finite(values: Any) -> list[Any]:
-    if values.ndim > 1:
-        return [_finite(row) for row in values]
-    listed: Sequence[float] = values.tolist()
-    return listed if np.isfinite(values).all() else [_number(value) for value in listed]  # type: ignore[return-value]
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+    flow: list[float | None] = strict(ends)
+    return flow

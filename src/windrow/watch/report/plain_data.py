@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from numbers import Number
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
 #: An absolute path of at least one directory, or the address of a remote file.
 _PATH = re.compile(
@@ -52,12 +53,26 @@ def pathless(value: Any, keep: Collection[str] = ()) -> Any:
     return without_paths(value, keep) if isinstance(value, str) else value
 
 
-def strict(value: Any) -> Any:
-    """Return plain data that JSON has words for: NaN and infinity become None, the unknown its text."""
+def strict(value: Any, other: Callable[[Any], Any] | None = None) -> Any:
+    """Return plain data that JSON has words for: arrays as lists, sets as sorted lists, NaN and infinity as None.
+
+    For what is no plain data, also as a key, stands what ``other`` makes of it; without it, its text.
+    """
+    other = other or (lambda odd: strict(str(odd)))
     if isinstance(value, Mapping):
-        return {str(key): strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [strict(item) for item in value]
+        found = {
+            str(key if isinstance(key, str | Number) else other(key)): strict(item, other)
+            for key, item in value.items()
+        }
+        return found if len(found) == len(value) else other(value)  # two keys that read the same
+    if isinstance(value, list | tuple):
+        return [strict(item, other) for item in value]
+    if isinstance(value, set | frozenset):
+        items = [strict(item, other) for item in value]
+        try:
+            return sorted(items)
+        except TypeError:
+            return sorted(items, key=repr)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -67,8 +82,7 @@ def strict(value: Any) -> Any:
         return int(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
-    if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
-        return strict(value.item())  # a number of NumPy's
-    if callable(getattr(value, "tolist", None)):
-        return strict(value.tolist())
-    return strict(str(value))
+    # Dates of NumPy's would become numbers that nobody could tell from others.
+    if hasattr(value, "tolist") and getattr(getattr(value, "dtype", None), "kind", "") not in ("m", "M"):
+        return strict(value.tolist(), other)
+    return other(value)

@@ -1,6 +1,6 @@
 """The report of a pipeline's run, from plain data about the run and its log.
 
-What the data has to hold is made by ``windrow.pipeline.results.report_data``, or by ``unfinished`` for a run that left no result.
+What the data has to hold is made by ``windrow.pipeline.results.report_data``.
 """
 
 from __future__ import annotations

@@ -41,11 +41,16 @@ def write_session_report(run: GraphRun, page: Path, trace: Path, environment: An
 
 def session_page(run: GraphRun, found: Findings, environment: Any) -> str:
     facts = {name: run.facts[name] for name in ("started", "ended") if run.facts.get(name)}
+    graph = task_graph(run, MOST_NODES).svg()
     surroundings = pathless(strict({**facts, **environment}))
     sections = (
         ("summary", "Summary", _summary(run, found)),
         ("names", "Tasks", _names(run, found)),
-        ("graph", "Graph", _graph(run)),
+        (
+            "graph",
+            "Graph",
+            f'<div class="scroll drawing" tabindex="0">{graph}</div>' if run.tasks else hint(_nothing(run)),
+        ),
         timeline_section({"rows": "Tasks per second over time"}, run.log),
         ("path", "Critical path", _path(run, found)),
         ("waiting", "Waiting", _waiting(run, found)),
@@ -121,12 +126,6 @@ def _names(run: GraphRun, found: Findings) -> str:
         ("reused", "reused", "some"),
     )  # fmt: skip
     return table(found.names, columns, most=MOST_LINES, things="names")
-
-
-def _graph(run: GraphRun) -> str:
-    if not run.tasks:
-        return hint(_nothing(run))
-    return f'<div class="scroll drawing" tabindex="0">{task_graph(run, MOST_NODES).svg()}</div>'
 
 
 def _path(run: GraphRun, found: Findings) -> str:

@@ -242,14 +242,17 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(lock_watch, name, value)
 
 
-def summing(odd: Any = None, extra: Any = None) -> wr.Pipeline:
+def summing(odd: Any = None, extra: Any = None, other: Path | None = None) -> wr.Pipeline:
+    """Make an analysis; until a process has made the file ``other``, the program itself takes its time for each chunk."""
     made = wr.Pipeline("summing")
+    home = os.getpid()
 
     @made.column
     def twice(x: Any) -> Any:
-        total = np.zeros(len(x))
-        for _ in range(200):  # long enough for the run to go on while processes start
-            total = total + np.sin(x)
+        if other is not None and os.getpid() != home:
+            other.touch()
+        elif other is not None and not other.exists():
+            time.sleep(0.1)
         return x * 2 if odd is None else x * 2.0
 
     @made.output
@@ -274,8 +277,8 @@ def test_random_numbers_take_no_more_cores_than_workers_do(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("eager")
-def test_a_run_that_changes_over_has_the_same_answer() -> None:
-    made = summing()
+def test_a_run_that_changes_over_has_the_same_answer(tmp_path: Path) -> None:
+    made = summing(other=tmp_path / "other")
     source = large(400_000)
     expected = summing().run(source, engine="inline", progress=False)
     result = made.run(source, workers=2, chunk=2000, progress=False)
@@ -300,7 +303,8 @@ def test_a_run_that_changed_over_does_not_wait_for_a_worker_that_hangs(tmp_path:
             signal.pause()
         return len(x)
 
-    result = summing(extra=count).run(large(400_000), workers=2, chunk=2000, progress=False)
+    analysis = summing(extra=count, other=tmp_path / "other")
+    result = analysis.run(large(400_000), workers=2, chunk=2000, progress=False)
     assert result.engine == "processes"
     assert hangs.exists()
     assert result["count"] == 400_000
@@ -328,12 +332,13 @@ class Unsendable:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("eager")
-def test_results_that_cannot_be_sent_are_made_in_threads_after_all() -> None:
+def test_results_that_cannot_be_sent_are_made_in_threads_after_all(tmp_path: Path) -> None:
     def unsendable(x: Any) -> Any:
         return Unsendable(len(x))
 
     source = large(400_000)
-    result = summing(extra=unsendable).run(source, workers=2, chunk=2000, progress=False)
+    analysis = summing(extra=unsendable, other=tmp_path / "other")
+    result = analysis.run(source, workers=2, chunk=2000, progress=False)
     assert result["unsendable"].rows == 400_000
-    if result.engine == "threads":
-        assert any("threads after all, because" in line for line in result.decisions)
+    assert result.engine == "threads"
+    assert any("threads after all, because" in line for line in result.decisions)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import TaskError, UsageError
@@ -32,6 +33,24 @@ BEGINNING = threading.RLock()
 
 #: Held while a condition is put in its place, or found not to be there; nothing else is ever waited for under it.
 _PLACE = threading.RLock()
+
+#: Seconds between two looks while something is waited for.
+LOOK_S = 1.0
+
+
+def wait_for(condition: threading.Condition, met: Callable[[], Any], timeout: float | None = None) -> bool:
+    """Wait as the condition would, and look up every second.
+
+    Python hears of Ctrl-C between two steps of the program: one that comes just before a wait without an end is heard
+    when that has ended.
+    """
+    until = None if timeout is None else monotonic() + timeout
+    while not met():
+        left = LOOK_S if until is None else min(until - monotonic(), LOOK_S)
+        if left <= 0:
+            return False
+        condition.wait(left)
+    return True
 
 
 class Future(concurrent.futures.Future[Any]):
@@ -98,7 +117,8 @@ class Future(concurrent.futures.Future[Any]):
         try:
             if self.waits:
                 self._session.refuse_to_wait(repr(self))
-            value = super().result(timeout)
+            self._wait(timeout)
+            value = super().result(0 if timeout is None else timeout)
             return self._bring(timeout) if value is ELSEWHERE else value
         except concurrent.futures.CancelledError:
             self._say_why_cancelled()
@@ -107,13 +127,18 @@ class Future(concurrent.futures.Future[Any]):
             if self._state != "FINISHED" or self._exception is not None:
                 self._session.seen(self)
 
+    def _wait(self, timeout: float | None) -> None:
+        if timeout is None:
+            with self._condition:
+                wait_for(self._condition, lambda: self._state not in ("PENDING", "RUNNING"))
+
     def _bring(self, timeout: float | None) -> Any:
         session = self._session
         session.expect(self)
         with self._condition:
             if self._result is ELSEWHERE and not session._driver.over:
                 session.refuse_to_wait(f"{self!r}, whose value has to be brought,")
-            found = self._condition.wait_for(lambda: self._result is not ELSEWHERE or session._driver.over, timeout)
+            found = wait_for(self._condition, lambda: self._result is not ELSEWHERE or session._driver.over, timeout)
         if self._exception is not None:
             raise self._exception
         if self._result is ELSEWHERE:
@@ -127,7 +152,8 @@ class Future(concurrent.futures.Future[Any]):
         try:
             if self.waits:
                 self._session.refuse_to_wait(repr(self))
-            return super().exception(timeout)
+            self._wait(timeout)
+            return super().exception(0 if timeout is None else timeout)
         except concurrent.futures.CancelledError:
             self._say_why_cancelled()
             raise
@@ -284,7 +310,7 @@ class StreamFuture:
         with session.changed:
             if not (call.streamed or end.done()):
                 session.refuse_to_wait(f"the next output of task {call.name!r}")
-            session.changed.wait_for(lambda: call.streamed or end.done() or session._driver.over)
+            wait_for(session.changed, lambda: call.streamed or end.done() or session._driver.over)
             if call.streamed:
                 return call.streamed.popleft()
         end.result()  # raises what the task raised

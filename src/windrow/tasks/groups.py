@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Self
 
+from windrow.tasks.future import wait_for
 from windrow.tasks.options import check_options
 
 if TYPE_CHECKING:
@@ -75,6 +76,6 @@ class Group:
         with session.changed:
             if not over():
                 session.refuse_to_wait(f"tasks of {self.name!r}")
-            done = session.changed.wait_for(over, timeout)
+            done = wait_for(session.changed, over, timeout)
         if not done:
             raise TimeoutError(f"tasks of {self.name!r} had not ended after {timeout} s")

@@ -21,7 +21,7 @@ from windrow.tasks.driver import Driver
 from windrow.tasks.failures import last_error, root_of
 from windrow.tasks.files.paths import places_of
 from windrow.tasks.files.table import FileTable
-from windrow.tasks.future import Future, StreamFuture, refuse_in_fork
+from windrow.tasks.future import Future, StreamFuture, refuse_in_fork, wait_for
 from windrow.tasks.groups import Group, current_group
 from windrow.tasks.inout import Versions
 from windrow.tasks.options import NamedOptions, check_options
@@ -380,7 +380,7 @@ class Session(NamedOptions):
         """Wait until every task that was called has ended, well or badly."""
         self.refuse_to_wait("all tasks")
         with self.changed:
-            if not self.changed.wait_for(lambda: not self.open, timeout):
+            if not wait_for(self.changed, lambda: not self.open, timeout):
                 raise TimeoutError(f"{len(self.open)} tasks had not ended after {timeout} s")
 
     def group(self, name: str = "", *, on_failure: OnFailure | None = None) -> Group:

@@ -29,6 +29,7 @@ from windrow.core.commands import (
 from windrow.core.records import (
     DRIVER,
     ONE_CORE,
+    EvaluateUnit,
     Failure,
     FailureKind,
     Handle,
@@ -217,8 +218,13 @@ class World:
             report = RowsReport(**more)
             gone = {part for part, _ in report.skipped}
             outputs = {launch.task.makes[0]: [part for part in payload.rows if part not in gone]}
+            if report.rest is not None:
+                outputs = {launch.task.makes[0]: [payload.rows[0]._replace(stop=report.rest.start)]}
             if report.skipped:
                 outputs = {launch.task.makes[0]: _left(payload.rows, [part for part, _ in report.skipped])}
+        elif isinstance(payload, EvaluateUnit):
+            assert [part for value in values for part in value] == list(payload.rows)
+            outputs = {launch.task.makes[0]: list(payload.rows)}
         elif isinstance(payload, MergePartials):
             outputs = {launch.task.makes[0]: [part for value in values for part in value]}
         else:

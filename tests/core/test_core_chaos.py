@@ -15,7 +15,7 @@ from core_world import World
 from windrow.core.events import Closed, Event, PoolChanged, Released, Submitted, Wanted
 from windrow.core.ledger import join_rows
 from windrow.core.policies import Options, Policies
-from windrow.core.records import ONE_CORE, InputSpec, MergePartials, Needs, Rows, Task
+from windrow.core.records import ONE_CORE, EvaluateUnit, InputSpec, MergePartials, Needs, Rows, Task
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.core.transitions import TaskState
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SEEDS = 20
 
 
-def rows_world(seed: int, *, shares: bool = False) -> tuple[World, tuple[Rows, ...]]:
+def rows_world(seed: int, *, shares: bool = False, parts: bool = False) -> tuple[World, tuple[Rows, ...]]:
     """Make a run over a few inputs."""
     rng = random.Random(seed)
     inputs = {}
@@ -36,18 +36,19 @@ def rows_world(seed: int, *, shares: bool = False) -> tuple[World, tuple[Rows, .
         rows, step = rng.choice([0, 1, 40, 100, 300]), rng.choice([7, 10, 25])
         inputs[number] = tuple(sorted({*range(0, rows, step), rows}))
     specs = [InputSpec(id=n, category="a" if n % 2 else "b", label=f"f{n}") for n in inputs]
-    shape = Fixed(rng.choice([10, 30]))
+    shape = Fixed(rng.choice([3, 5, 30] if parts else [10, 30]))
     policies = Policies(shape) if shares else Policies(shape, safety=Bounded())
     options = Options(restart=not shares, speculate=rng.random() < 0.5, retries=1000, crashes=50)
-    scheduler = Scheduler(RowFeeder(specs, policies, RowOptions(crashes=50)), options=options)
+    scheduler = Scheduler(RowFeeder(specs, policies, RowOptions(crashes=50, parts=parts)), options=options)
     world = World(scheduler, rng.randint(1, 4), seed=seed, shares=shares, inputs=inputs)
     return world, tuple(Rows(n, 0, borders[-1]) for n, borders in inputs.items() if borders[-1])
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize(("faults", "shares"), [(0.0, False), (0.0, True), (0.2, False)])
-def test_no_row_is_lost_or_doubled(seed: int, faults: float, shares: bool) -> None:
-    world, wanted = rows_world(seed, shares=shares)
+@pytest.mark.parametrize("parts", [False, True])
+def test_no_row_is_lost_or_doubled(seed: int, faults: float, shares: bool, parts: bool) -> None:
+    world, wanted = rows_world(seed, shares=shares, parts=parts)
     world.begin()
     world.run(faults=faults)
     assert world.end is not None
@@ -55,7 +56,7 @@ def test_no_row_is_lost_or_doubled(seed: int, faults: float, shares: bool) -> No
     taken = world.rows_taken()
     assert sum(stop - start for _, start, stop in taken) == sum(stop - start for _, start, stop in wanted)
     assert join_rows(taken) == wanted
-    merged = any(isinstance(one.task.payload, MergePartials) for one in world.launched)
+    merged = any(isinstance(one.task.payload, (MergePartials, EvaluateUnit)) for one in world.launched)
     assert merged or len(world.launched) < 100
 
 

@@ -12,7 +12,8 @@ from windrow.core.inputs import Cutter
 from windrow.core.policies import ShapeRequest
 from windrow.core.records import StepCost
 from windrow.shape.blocks import MOST_BLOCK, SMALLEST_BLOCK, StepKind, block_rows
-from windrow.shape.costs import FIXED_SHARE, enough_rows, fit
+from windrow.shape.capped import CappedUntilReordered
+from windrow.shape.costs import FIXED_SHARE, enough_rows, fit, rows_within
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import FIRST_ROWS, LEAST_ROWS, MOST_ROWS, MOST_S, QUEUE_S, Guided
 
@@ -173,3 +174,23 @@ def test_blocks_are_the_smallest_that_pay(kind: StepKind, fixed: float, per_row:
     enough = enough_rows(cost)
     assert rows >= enough or rows == MOST_BLOCK
     assert rows // 2 < enough or rows == SMALLEST_BLOCK
+
+
+def test_parts_are_as_long_as_they_may_be_unless_calls_would_take_most_of_it() -> None:
+    def rows(costs: StepCost, seconds: float, **more: object) -> float:
+        return rows_within(request(parts=True, **more), costs, seconds)
+
+    assert rows(affine(0.0, 0.001, [10, 50]), 0.1) == pytest.approx(100)
+    assert rows(affine(0.05, 0.001, [10, 50]), 0.2) == pytest.approx(150)
+    assert rows(affine(1.0, 0.001, [10, 50]), 0.1) == pytest.approx(1000)  # as much for rows as for the call
+    assert rows(StepCost(), 0.1) == math.inf
+    task = affine(1.0, 0.01, [100, 100, 100])  # of one size: the tasks alone do not tell
+    slow, quick = affine(1.0, 0.05, [10, 20]), affine(0.0, 1e-6, [100, 50])
+    assert rows(task, 0.1) == pytest.approx(5)
+    assert rows(task, 0.1, steps=(("slow", slow), ("quick", quick))) == pytest.approx(100)
+
+
+def test_parts_until_the_order_is_decided_may_be_one_row() -> None:
+    long = affine(0.0, 1.0, [1, 2])
+    assert CappedUntilReordered(Guided(), lambda _: 0.1).rows(request(parts=True, costs=long)) == 1
+    assert CappedUntilReordered(Guided(), lambda _: 0.1).rows(request(costs=long)) == 1000

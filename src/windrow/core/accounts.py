@@ -75,7 +75,7 @@ class Learned:
             for note in evidence.notes:
                 if len(self._notes) < MAX_NOTES:
                     self._notes[note] = None
-            if evidence.windows or evidence.probed:
+            if evidence.windows or evidence.probed or evidence.terrain:
                 self._read_probes(evidence)
         self._unread.clear()
         for names, table in tables.items():

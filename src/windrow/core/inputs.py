@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Cutter:
     """Ranges of rows waiting to be cut, lowest first; rows given back come first again."""
 
-    __slots__ = ("_borders", "_input", "_pieces", "rows")
+    __slots__ = ("_borders", "_input", "_pieces", "rows", "split")
 
     def __init__(self, input_id: int, borders: tuple[int, ...]) -> None:
         self._input = input_id
@@ -34,6 +34,7 @@ class Cutter:
         #: (-start, stop, single): sorted, so that the lowest range is the last and cheap to pop
         self._pieces: list[tuple[int, int, bool]] = []
         self.rows = 0  #: rows waiting
+        self.split: set[int] = set()  #: first rows of units that are cut into parts
 
     def add(self, start: int, stop: int, *, single: bool = False) -> None:
         """Put rows in; ``single`` ones are cut unit by unit."""
@@ -47,14 +48,17 @@ class Cutter:
         end = self._borders[bisect_right(self._borders, -key)]
         return (end if end < stop else stop) + key
 
-    def cut(self, want: int) -> Rows:
-        """Cut the next task: ``want`` rows snapped down to whole units, at least one unit."""
+    def cut(self, want: int, *, parts: bool = False) -> Rows:
+        """Cut the next task: ``want`` rows snapped down to whole units, at least one unit, or else a part of one."""
         key, stop, single = self._pieces.pop()
         start = -key
         borders = self._borders
         at = bisect_right(borders, start)
         end = borders[at]
-        if not single and end < start + want:
+        if borders[at - 1] in self.split or (parts and want < min(end, stop) - start):
+            self.split.add(borders[at - 1])
+            end = min(end, start + max(want, 1))
+        elif not single and end < start + want:
             goal = start + want
             end = stop if goal >= stop else borders[bisect_right(borders, goal, at) - 1]
         if end < stop:
@@ -63,6 +67,14 @@ class Cutter:
             end = stop
         self.rows -= end - start
         return make_record(Rows, (self._input, start, end))
+
+    def is_part(self, row: int) -> bool:
+        """Say whether a row is of a unit that is cut into parts."""
+        return bool(self.split) and self._borders[bisect_right(self._borders, row) - 1] in self.split
+
+    def split_unit(self, row: int) -> None:
+        """From now on, cut the unit of a row into parts."""
+        self.split.add(self._borders[bisect_right(self._borders, row) - 1])
 
     def units(self, rows: Rows) -> int:
         borders = self._borders
@@ -237,9 +249,9 @@ class Inputs:
             return one
         return None
 
-    def cut(self, one: Input, want: int) -> Rows:
+    def cut(self, one: Input, want: int, *, parts: bool = False) -> Rows:
         cutter = one.cutter
-        rows = cutter.cut(want)
+        rows = cutter.cut(want, parts=parts)
         one.touched = True
         count = rows.stop - rows.start
         self._orders[one.spec.category].uncut -= count

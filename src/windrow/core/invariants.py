@@ -283,11 +283,18 @@ def _partials(scheduler: Scheduler, feeder: RowFeeder) -> None:
         for task, (_, inputs) in bundle.merging.items():
             found += inputs
             _check(task in graph.open and partials.merges.get(task) is bundle, f"merge {task} is not under way")
+    found += feeder.parts.where
     held = sorted(feeder.ledger.held)
     if scheduler.failure is not None:
         found = [one for one in found if one in held]  # merges that were called off
     _check(sorted(found) == held, f"partials {held} are held, but found are {sorted(found)}")
     _check(len(partials.where) == len(set(partials.where) & set(found)), "partials are looked for that are gone")
+    for unit in feeder.parts.units.values():
+        rows = sum(part.stop - part.start for part in unit.outputs.values())
+        _check(unit.missing + rows == unit.stop - unit.start, f"unit {unit.start}: {rows} rows are in parts")
+        _check(unit.task is None or unit.task.id in graph.open, f"unit {unit.start} is evaluated by none")
+        _check(bool(unit.missing) or unit.task is not None, f"unit {unit.start} has all its parts, and rests")
+        _check(all(feeder.parts.where[one] is unit for one in unit.outputs), "parts are looked for elsewhere")
     merging = [task for bundle in partials.all() for task in bundle.merging]
     _check(sorted(merging) == sorted(partials.merges), "merges disagree")
     for bundle in partials.all():

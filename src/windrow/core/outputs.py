@@ -118,7 +118,7 @@ class Outputs:
             source = next(holder for holder in output.holders if isinstance(holder, Life))
             output.fetching = source
             self.fetching[output.name] = output
-            self._batch.out.append(Fetch(output.handle, source, DRIVER, output.fed))
+            self._batch.out.append(Fetch(output.handle, source, DRIVER, output.fed and output.asked))
 
     def arrived(self, output: Output, size: int, seconds: float) -> None:
         output.fetching = None

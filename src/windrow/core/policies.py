@@ -122,6 +122,9 @@ class ShapeRequest:
     expected: int  #: rows estimated in inputs that nobody opened yet
     running: int  #: rows estimated that workers still have before them
     costs: StepCost | CostSums  #: over accepted tasks of the category: rows and wall time
+    parts: bool = False  #: the task may be a part of a unit
+    #: of steps: what they cost by their calls, however few rows they have; known where the task may be a part
+    steps: tuple[tuple[str, StepCost], ...] = ()
 
 
 class ShapePolicy(Protocol):

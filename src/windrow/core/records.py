@@ -159,6 +159,16 @@ class RunRows(NamedTuple):
 
     rows: tuple[Rows, ...]
     identity: str = ""  #: of the input as it was discovered: what is read must be that
+    part: bool = False  #: the output is no partial but a part of a unit, which is evaluated with the others
+    #: Seconds that a unit of the rows may take: where it would take more, fewer rows are run, as a part. 0: no limit.
+    most_s: float = 0.0
+
+
+class EvaluateUnit(NamedTuple):
+    """Payload: make the partial of one unit from the parts that the task reads."""
+
+    rows: tuple[Rows, ...]  #: of each part
+    identity: str = ""
 
 
 class MergePartials(NamedTuple):
@@ -180,6 +190,7 @@ class RowsReport(NamedTuple):
 
     evidence: Evidence | None = None
     skipped: tuple[tuple[Rows, Failure], ...] = ()  #: rows that the partial leaves out, and why
+    rest: Rows | None = None  #: rows at the end that were not run, as they would take long: the output is a part
 
 
 NO_REPORT: Final = RowsReport()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -11,11 +11,13 @@ from windrow.core.commands import Replan
 from windrow.core.inputs import Inputs
 from windrow.core.ledger import Ledger, join_rows, without
 from windrow.core.partials import Partials
+from windrow.core.parts import Parts
 from windrow.core.policies import ShapeRequest
 from windrow.core.records import (
     NO_COST,
     NO_REPORT,
     ONE_CORE,
+    EvaluateUnit,
     FailureKind,
     MergePartials,
     Needs,
@@ -41,6 +43,10 @@ if TYPE_CHECKING:
     from windrow.core.scheduler import Scheduler
 
 
+#: Units that take so many seconds are cut into parts: less than that is not worth carrying columns for.
+PART_S = 0.5
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOptions:
     """What the user asked of a run over rows."""
@@ -49,6 +55,8 @@ class RowOptions:
     row_limit: int | None = None  #: the first rows of every category, in input order
     row_limits: Mapping[str, int] | None = None  #: by category, in place of ``row_limit``
     chunk: int | None = None  #: upper bound of a task's rows, snapped down to units
+    parts: bool = False  #: units may be cut into parts, which are evaluated together
+    row_s: Mapping[str, float] = field(default_factory=dict)  #: by category: what rows took in an earlier run
     needs: Needs = ONE_CORE  #: of every task
     crashes: int = 2  #: times that merging or sending partials of an input may end a worker
 
@@ -87,6 +95,7 @@ class RowFeeder:
         self._next_task = count(1).__next__
         self.inputs = Inputs(self.ledger, options.row_limit, options.row_limits)
         self.partials = Partials(self.ledger, policies.safety, options.needs, self._next_task)
+        self.parts = Parts(self.ledger, options.needs, self._next_task)
         self.given: dict[int, Bundle | None] = {}  #: tasks that have not ended; of rows: whose they are
         self._plans = dict(plans or {})
         self._at: dict[Life, Input] = {}  #: by worker: the input that it has open
@@ -102,7 +111,7 @@ class RowFeeder:
         self.submitted(inputs)
 
     def begin(self, scheduler: Scheduler) -> None:
-        self._desk = self.partials.desk = scheduler
+        self._desk = self.partials.desk = self.parts.desk = scheduler
 
     def submitted(self, inputs: Sequence[InputSpec]) -> None:
         for spec in inputs:
@@ -143,26 +152,34 @@ class RowFeeder:
         category = one.spec.category
         account = self.accounts[category]
         unit = one.cutter.next_unit()
-        request = self._request
+        request, row_s = self._request, account.row_s
+        if row_s is None:
+            row_s = self.options.row_s.get(category)
+        parts = self.options.parts and (self.options.chunk is not None or (row_s or 0.0) * unit >= PART_S)
+        request.parts, request.steps = parts, account.evidence.steps if parts else ()
         request.category, request.workers, request.unit = category, len(desk.workers.alive), unit
         request.known, request.expected = inputs.uncut, inputs.expected() if inputs.unopened else 0
-        request.running, request.costs = desk.queues.rows_ahead(account.row_s), account.sums()
+        request.running, request.costs = desk.queues.rows_ahead(row_s), account.sums()
         want = self.policies.shape.rows(request)
         bound = self.options.chunk
         if bound is not None:
             want = min(want, bound)
-            if unit > bound:
+            if unit > bound and not self.options.parts:
                 self._note_large_unit(one, unit, bound)
-        rows = inputs.cut(one, want)
+        rows = inputs.cut(one, want, parts=parts)
+        part = one.cutter.is_part(rows.start)
+        if part:
+            self.parts.unit(one, rows)
         size = rows.stop - rows.start
-        self.window = self.policies.shape.window(None if account.row_s is None else account.row_s * size)
+        self.window = self.policies.shape.window(None if row_s is None else row_s * size)
         bundle = self.partials.bundle(life, one)
         bundle.running += 1
         number = self._next_task()
         self.given[number] = bundle
         if not one.cutter.rows:
             self.partials.review_input(one)  # nothing more comes for workers that are through with it
-        payload, makes = make_record(RunRows, ((rows,), one.identity)), (f"rows {number}",)
+        most_s = PART_S if row_s is None and self.options.parts and not part else 0.0
+        payload, makes = make_record(RunRows, ((rows,), one.identity, part, most_s)), (f"rows {number}",)
         return make_record(Task, (number, category, size, payload, (), (), makes, False, *self._row_task))
 
     def _note_large_unit(self, one: Input, unit: int, bound: int) -> None:
@@ -197,18 +214,29 @@ class RowFeeder:
             one.identity = report.identity
             self.inputs.known(one, report.rows, report.borders)
             return True
+        if type(payload) is EvaluateUnit:
+            return self._evaluated(task, event)
         assert bundle is not None
         bundle.running -= 1
         report = event.report or NO_REPORT
-        rows = payload.rows
+        rows, part = payload.rows, payload.part
+        if report.rest is not None:
+            rows, part = (rows[0]._replace(stop=report.rest.start),), True
         if report.skipped:
             rows = without(rows, [part for part, _ in report.skipped])
         (output,) = task.makes
-        if self._forgotten or not self.ledger.accept(output, rows, report.skipped):
+        late = self._forgotten or (self._stopped and part)
+        if late or not self.ledger.accept(output, rows, report.skipped):
             self.inputs.give_back(self.ledger.unowned(payload.rows))
             self.partials.review(bundle)
             return False
-        self._learn(task, event, report)
+        self._learn(task, event, report, task.size if report.rest is None else rows[0].stop - rows[0].start)
+        if report.rest is not None:
+            bundle.input.cutter.split_unit(rows[0].start)
+            self.inputs.give_back((report.rest,))
+        if part:
+            self._keep_part(bundle, output, rows[0])
+            return True
         at = bundle if bundle.life == event.life else self.partials.bundle(event.life, bundle.input)
         if rows:
             self.partials.keep(at, output, 0, event.measurement.wall)
@@ -216,13 +244,34 @@ class RowFeeder:
             self.partials.review(bundle)
         return True
 
-    def _learn(self, task: Task, event: Finished, report: RowsReport) -> None:
+    def _keep_part(self, bundle: Bundle, output: str, rows: Rows) -> None:
+        evaluation = self.parts.keep(bundle.input, output, rows)
+        self._desk.bring(output)
+        if evaluation is not None:
+            self._evaluate(evaluation)
+        self.partials.review(bundle)
+
+    def _evaluate(self, task: Task) -> None:
+        self.given[task.id] = None
+        self._desk.submit(task)
+
+    def _evaluated(self, task: Task, event: Finished) -> bool:
+        if self._forgotten:
+            return False
+        one = self.parts.evaluated(task)
+        report = event.report or NO_REPORT
+        if report.evidence is not None:
+            self.accounts[task.category].learn(report.evidence)
+        self.partials.keep(self.partials.bundle(event.life, one), task.makes[0], 0, event.measurement.wall)
+        return True
+
+    def _learn(self, task: Task, event: Finished, report: RowsReport, size: int) -> None:
         measured, category = event.measurement, task.category
         self.bytes_read += measured.bytes_read
         account = self.accounts[category]
         key = event.life, category
         warm = key in self._known
-        account.count(task.size, measured.wall, warm=warm, cpu=measured.cpu)
+        account.count(size, measured.wall, warm=warm, cpu=measured.cpu)
         if not warm:
             self._known.add(key)
         evidence = report.evidence
@@ -249,6 +298,9 @@ class RowFeeder:
             else:
                 self.inputs.wait_again(one)
             return not skip
+        if isinstance(payload, EvaluateUnit):
+            self.inputs.give_back(self.parts.give_up(task))
+            return True
         assert bundle is not None
         bundle.running -= 1
         hard = failure.kind in (FailureKind.EXHAUSTED, FailureKind.CRASHED, FailureKind.LOST)
@@ -283,16 +335,34 @@ class RowFeeder:
         if isinstance(payload, OpenInput):
             self.inputs.wait_again(self.inputs.inputs[payload.input])
             return
+        if isinstance(payload, EvaluateUnit):
+            if self._stopped:
+                self.inputs.give_back(self.parts.give_up(task))
+            else:
+                self._evaluate(self.parts.evaluate(self.parts.where[task.reads[0]]))
+            return
         assert found is not None
         found.running -= 1
         self.inputs.give_back(payload.rows)
         self.partials.review(found)
 
     def lost(self, output: str) -> None:
-        self.inputs.give_back(self.partials.lost(output))
+        unit = self.parts.where.get(output)
+        if unit is None:
+            self.inputs.give_back(self.partials.lost(output))
+            return
+        if unit.task is not None:
+            del self.given[unit.task.id]
+            self._desk.withdraw(unit.task)
+        self.inputs.give_back(self.parts.lost(output))
 
     def unreadable(self, output: str, failure: Failure) -> bool:
         """A partial cannot be brought to the driver: say whether the run must stop."""
+        unit = self.parts.where.get(output)
+        if unit is not None:
+            self.lost(output)
+            self._desk.release(output)
+            return self._partials_lost(unit.input, (), failure)
         bundle = self.partials.where[output]
         rows = self.partials.lost(output)
         self._desk.release(output)
@@ -302,9 +372,9 @@ class RowFeeder:
 
     def crashed(self, output: str, failure: Failure) -> bool:
         """A worker crashed while it sent a partial: after a few times its rows are at fault."""
-        bundle = self.partials.where[output]
-        if bundle.input.crashes + 1 < self.options.crashes:
-            bundle.input.crashes += 1
+        one = (self.parts.where.get(output) or self.partials.where[output]).input
+        if one.crashes + 1 < self.options.crashes:
+            one.crashes += 1
             return False
         return self.unreadable(output, failure)
 
@@ -365,7 +435,7 @@ class RowFeeder:
 
     def describe(self, task: Task) -> str:
         payload = task.payload
-        if not isinstance(payload, RunRows):
+        if not isinstance(payload, (RunRows, EvaluateUnit)):
             return f"input {payload.input}"
         return ", ".join(
             f"{self.inputs.inputs[part.input].spec.label or f'input {part.input}'} rows {part.start} to {part.stop}"
@@ -383,8 +453,9 @@ class RowFeeder:
         self._stopped = self.partials.no_more = True
         if forget:
             self._forgotten = True
-            self.inputs.give_back(join_rows(self.partials.forget()))
+            self.inputs.give_back(join_rows([*self.parts.forget(), *self.partials.forget()]))
         else:
+            self.inputs.give_back(self.parts.forget())
             for bundle in self.partials.all():
                 self.partials.review(bundle)
 

@@ -60,6 +60,7 @@ class Scheduler:
         self.recovery = Recovery(self)
         self.closed = not self.options.open
         self._cut_off = False  #: tasks did not run because the run was stopped
+        self._to_bring: list[str] = []  #: outputs of the task that ends now
         self._reason = ""  #: of the stop
         self._plans: dict[str, Plan] = {}
         self._window = 0  #: of the feeder, when queues were filled last
@@ -133,6 +134,16 @@ class Scheduler:
 
     def want(self, output: str) -> None:
         self.graph.want(self.graph.outputs[output])
+
+    def bring(self, output: str) -> None:
+        """Have a copy of what a task made that ends now brought to the driver; it stays where it is, too."""
+        self._to_bring.append(output)
+
+    def withdraw(self, task: Task) -> None:
+        """Call off a task of the feeder, which knows about it."""
+        node = self.graph.open.get(task.id)
+        if node is not None:
+            self.recovery.forget_fed(node)
 
     def release(self, output: str) -> None:
         known = self.graph.outputs.get(output)
@@ -450,6 +461,8 @@ class Scheduler:
             self.queues.call_off(node)  # a twin of it
         if node.fed and not node.reads:
             self.graph.finish_fed(attempt, made)
+            while self._to_bring:
+                self.outputs.fetch(self.graph.outputs[self._to_bring.pop()])
         else:
             self.graph.finish(attempt, made, measured.wall)
         if measured.baseline and attempt.worker.drain is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from windrow.shape.costs import rows_within
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,8 +25,7 @@ class CappedUntilReordered:
         costs = request.costs
         if most is None or not costs.rows_in:
             return rows
-        fewer = most * costs.rows_in / max(costs.wall, 1e-9)
-        return max(min(rows, int(fewer)), request.unit)
+        return max(int(min(rows, rows_within(request, costs, most))), 1 if request.parts else request.unit)
 
     def window(self, task_s: float | None) -> int:
         return self._shape.window(task_s)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from windrow.core.policies import ShapeRequest
     from windrow.core.records import CostSums, StepCost
 
 
@@ -34,6 +37,25 @@ def fit(cost: StepCost | CostSums) -> tuple[float, float]:
         # The best line through the origin.
         return 0.0, cost.rows_wall / cost.rows_squared
     return fixed, per_row
+
+
+def rows_within(request: ShapeRequest, costs: StepCost | CostSums, seconds: float) -> float:
+    """Give the rows of a task that takes so long; of a part of a unit, so many that at least half of its time goes into rows."""
+    if not request.parts:
+        return seconds * costs.rows_in / max(costs.wall, 1e-9)
+    fixed, per_row = fit(costs)
+    if not per_row:
+        return float("inf")
+    return max(max(seconds - fixed, fixed) / per_row, _least_rows(costs, request.steps))
+
+
+def _least_rows(task: StepCost | CostSums, steps: Iterable[tuple[str, StepCost]]) -> float:
+    """Give the rows of a task of which half of the time goes into rows, and half into calls of its steps."""
+    fixed = sum(fit(cost)[0] for _, cost in steps)
+    rows_s = task.wall - fixed * task.calls
+    if not fixed or not task.rows_in:
+        return 0.0
+    return fixed * task.rows_in / rows_s if rows_s > 0 else float("inf")
 
 
 def enough_rows(cost: StepCost | CostSums) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windrow.shape.costs import enough_rows
+from windrow.shape.costs import enough_rows, rows_within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +77,7 @@ class Guided(Queued):
             costs = self._remembered.get(request.category) or costs
         want = min(max(left / (2 * workers), enough_rows(costs), LEAST_ROWS), MOST_ROWS)
         if costs.rows_in:
-            want = min(want, MOST_S * costs.rows_in / max(costs.wall, 1e-9))
+            want = min(want, rows_within(request, costs, MOST_S))
         else:
             part = FIRST_SHARE if request.running else FIRST_SHARE / 2
             want = min(want, FIRST_ROWS, max(part * left, request.unit, FIRST_LEAST))
@@ -85,4 +85,5 @@ class Guided(Queued):
         level = (left + request.running) / workers
         if level < CRUMBS * want:
             want = level
-        return int(want) + request.unit // 2  # the source snaps down, this makes it the nearest
+        # The source snaps down to units, this makes it the nearest.
+        return max(int(want), 1) if request.parts else int(want) + request.unit // 2

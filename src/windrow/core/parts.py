@@ -1,0 +1,117 @@
+"""Units of rows that were cut into parts: when all parts of a unit are there, a task evaluates the unit from them.
+
+A part is an output that holds its rows in the ledger. It is brought to the driver at once, so that its worker may go.
+When a unit is evaluated its partial takes over the rows of its parts, as a merge does; a part that is lost returns its
+rows, and the evaluation that would have read it is called off.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from windrow.core.records import EvaluateUnit, Rows, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windrow.core.inputs import Input
+    from windrow.core.ledger import Ledger
+    from windrow.core.records import Needs
+    from windrow.core.scheduler import Scheduler
+
+Key = tuple[int, int]  #: the number of an input, and the first row
+
+
+class SplitUnit:
+    """One unit that is run in parts, or a range of rows in one, where the run wants no others around it."""
+
+    __slots__ = ("border", "input", "missing", "outputs", "start", "stop", "task")
+
+    def __init__(self, one: Input, border: int, start: int, stop: int) -> None:
+        self.input = one
+        self.border = border  #: where its unit begins
+        self.start, self.stop = start, stop
+        self.missing = stop - start  #: rows of which there is no part
+        self.outputs: dict[str, Rows] = {}  #: parts
+        self.task: Task | None = None  #: that evaluates it
+
+
+class Parts:
+    """All units of a run that are in parts."""
+
+    def __init__(self, ledger: Ledger, needs: Needs, next_task: Callable[[], int]) -> None:
+        self.units: dict[Key, SplitUnit] = {}
+        self.where: dict[str, SplitUnit] = {}  #: by part
+        self.desk: Scheduler
+        self._ledger = ledger
+        self._needs = needs
+        self._next_task = next_task
+
+    def unit(self, one: Input, rows: Rows) -> SplitUnit:
+        """Give the unit of rows that were cut from it, or are to be."""
+        at = bisect_right(one.borders, rows.start)
+        border, end = one.borders[at - 1], one.borders[at]
+        wanted = self._ledger.books[one.spec.id].everything
+        first, last = next(found for found in wanted if found[0] <= rows.start < found[1])
+        start, stop = max(border, first), min(end, last)
+        unit = self.units.get((one.spec.id, start))
+        if unit is None:
+            unit = self.units[one.spec.id, start] = SplitUnit(one, border, start, stop)
+        return unit
+
+    def keep(self, one: Input, output: str, rows: Rows) -> Task | None:
+        """A part was accepted: have it brought; return the task that evaluates its unit if it was the last."""
+        unit = self.unit(one, rows)
+        unit.outputs[output] = rows
+        unit.missing -= rows.stop - rows.start
+        self.where[output] = unit
+        return None if unit.missing else self.evaluate(unit)
+
+    def evaluate(self, unit: SplitUnit) -> Task:
+        number, spec = self._next_task(), unit.input.spec
+        outputs = sorted(unit.outputs, key=unit.outputs.__getitem__)
+        rows = tuple(unit.outputs[output] for output in outputs)
+        payload = EvaluateUnit(rows, unit.input.identity)
+        unit.task = Task(
+            number, spec.category, 0, payload, tuple(outputs), makes=(f"rows {number}",), needs=self._needs
+        )  # fmt: skip
+        return unit.task
+
+    def evaluated(self, task: Task) -> Input:
+        """A unit was evaluated: its partial has the rows of its parts, which nobody needs any more."""
+        unit = self.where[task.reads[0]]
+        self._ledger.replace(task.reads, task.makes[0])
+        self._drop(unit)
+        return unit.input
+
+    def lost(self, output: str) -> tuple[Rows, ...]:
+        """A part is gone; return its rows, which have no owner now."""
+        unit = self.where.pop(output)
+        rows = unit.outputs.pop(output)
+        unit.missing += rows.stop - rows.start
+        unit.task = None
+        return self._ledger.release(output)
+
+    def give_up(self, task: Task) -> list[Rows]:
+        """A unit cannot be evaluated; return the rows of its parts, which have no owner now."""
+        unit = self.where[task.reads[0]]
+        rows = [part for output in unit.outputs for part in self._ledger.release(output)]
+        self._drop(unit)
+        return rows
+
+    def forget(self) -> list[Rows]:
+        """Drop all parts; return their rows, which have no owner now."""
+        rows = [part for output in list(self.where) for part in self._ledger.release(output)]
+        for unit in list(self.units.values()):
+            self._drop(unit)
+        return rows
+
+    def _drop(self, unit: SplitUnit) -> None:
+        for output in unit.outputs:
+            del self.where[output]
+            self.desk.release(output)
+        number = unit.input.spec.id
+        del self.units[number, unit.start]
+        if not any(key[0] == number and other.border == unit.border for key, other in self.units.items()):
+            unit.input.cutter.split.discard(unit.border)

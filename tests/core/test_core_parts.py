@@ -1,0 +1,84 @@
+"""Units that are run in parts: when they are evaluated, and what becomes of parts that are lost, refused or left over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from core.test_core_rows import A, B, feeder_of, go_on, known, rows_at, world
+from windrow.core.events import CancelRequested
+from windrow.core.records import EvaluateUnit, Rows, RunRows
+
+if TYPE_CHECKING:
+    from core_world import World
+
+
+def evaluations(made: World) -> list[tuple[Rows, ...]]:
+    return [one.task.payload.rows for one in made.launched if isinstance(one.task.payload, EvaluateUnit)]
+
+
+def in_parts(*rows: int, chunk: int = 4, workers: int = 1, **options: Any) -> World:
+    return world(known(*rows, unit=10), workers, chunk=chunk, rows={"parts": True, "chunk": chunk}, **options)
+
+
+def test_a_unit_is_evaluated_from_all_its_parts_in_the_order_of_rows() -> None:
+    made = in_parts(20)
+    assert made.launched[0].task.payload == RunRows((Rows(0, 0, 4),), part=True)
+    made.run()
+    first = tuple(Rows(0, *part) for part in ((0, 4), (4, 8), (8, 10)))
+    second = tuple(Rows(0, *part) for part in ((10, 14), (14, 18), (18, 20)))
+    assert sorted(evaluations(made)) == [first, second]
+    assert made.end is not None
+    assert made.end.status == "complete"
+
+
+def test_units_that_fit_are_whole() -> None:
+    made = in_parts(20, chunk=10)
+    made.run()
+    assert evaluations(made) == []
+    assert not any(one.task.payload.part for one in made.launched if isinstance(one.task.payload, RunRows))
+
+
+def test_a_range_within_a_unit_is_evaluated_by_itself() -> None:
+    (spec,) = known(20)
+    made = world([replace(spec, ranges=((2, 5), (6, 14)))], chunk=2, rows={"parts": True, "chunk": 2})
+    made.run()
+    assert sorted((rows[0].start, rows[-1].stop) for rows in evaluations(made)) == [(2, 5), (6, 10), (10, 14)]
+    assert made.end is not None
+    assert made.end.status == "complete"
+
+
+def test_what_a_task_did_not_do_is_cut_again_and_what_it_did_is_a_part() -> None:
+    made = world(known(10), chunk=10, rows={"parts": True})
+    assert made.launched[0].task.payload == RunRows((Rows(0, 0, 10),), most_s=0.5)
+    go_on(made, A, rest=Rows(0, 3, 10))
+    assert rows_at(made, A) == [(0, 3, 10)]
+    feeder = feeder_of(made)
+    assert feeder.accounts["d"].costs().rows_in == 3
+    assert feeder.ledger.held_rows == 3
+    made.run()
+    assert evaluations(made) == [(Rows(0, 0, 3), Rows(0, 3, 10))]
+
+
+def test_a_part_that_is_lost_on_its_way_is_run_again_and_the_evaluation_waits_for_it() -> None:
+    made = in_parts(10, chunk=5, workers=2, restart=True)
+    go_on(made, A)
+    go_on(made, B)  # both parts are there, and on their way to the driver
+    assert feeder_of(made).ledger.held_rows == 10
+    made.tell(*made.lose(B))
+    assert [tuple(part) for part in feeder_of(made).ledger.held.values()] == [(Rows(0, 0, 5),)]
+    made.run()
+    assert made.rows_taken() == [Rows(0, 0, 5), Rows(0, 5, 10)] or made.rows_taken() == [Rows(0, 0, 10)]
+    assert made.end is not None
+    assert made.end.status == "complete"
+
+
+def test_parts_of_a_unit_that_is_not_whole_are_missing_when_a_run_is_stopped() -> None:
+    made = in_parts(10)
+    go_on(made, A)
+    made.tell(CancelRequested("no more"))
+    made.run()
+    assert made.end is not None
+    assert made.end.status == "cancelled"
+    assert feeder_of(made).ledger.missing() == (Rows(0, 0, 10),)
+    assert made.taken == []

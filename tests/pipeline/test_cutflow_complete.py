@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from searching import examples
+from windrow.blocks.chunk import TRIAL_ROWS
 from windrow.errors import CorruptFileError, DataError, UsageError
 from windrow.pipeline.definition.options import Options
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.cutflow.table import Cutflow
 
 ROWS = 4000
+TRIED = sum(TRIAL_ROWS)  # rows that a step of which nothing is known is tried on
 
 
 def columns(seed: int = 0, rows: int = ROWS) -> dict[str, Any]:
@@ -117,7 +119,8 @@ def test_only_cuts_weights_and_what_they_read_run_and_each_as_often_as_written()
     paid = Counter(analysis.asked)
     again = Analysis()
     again.run({"mc": columns(1)}, order="written")
-    assert paid == again.asked
+    assert paid.keys() == again.asked.keys()
+    assert all(0 <= paid[step] - asked <= TRIED for step, asked in again.asked.items())
 
 
 @pytest.mark.slow
@@ -142,7 +145,7 @@ def test_a_dataset_that_ran_as_written_is_left_alone() -> None:
     result = analysis.run(order=MOVED, cutflow={"mc": "exact"})
     analysis.asked.clear()
     same(result.cutflow.complete(), EXACT)
-    assert analysis.asked["a"] <= ROWS
+    assert analysis.asked["a"] <= ROWS + TRIED
 
 
 def test_only_the_first_rows() -> None:

@@ -8,26 +8,31 @@ the end of the attempt - or, with ``on_error="skip"``, a reason to go on without
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from windrow.blocks.chunk import ChunkRun
 from windrow.blocks.failing import RowSearch, RowsFailed
+from windrow.blocks.parts import take_part
 from windrow.blocks.probe import Seen, probe, terrain
 from windrow.blocks.selection import Selection
 from windrow.core.records import Evidence
 from windrow.errors import DataError, InternalError, RowPurityError, WindrowError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from windrow.blocks.calls import Meter
-    from windrow.blocks.chunk import ChunkRun, Partial
+    from windrow.blocks.chunk import Partial
     from windrow.blocks.failing import LeftOut
+    from windrow.blocks.parts import UnitPart
     from windrow.blocks.program import BoundStep
     from windrow.core.records import Plan, StepCost
 
     Guards = tuple[tuple[str, str], ...]  #: (step, cut that protects it)
+
+Made = TypeVar("Made")
 
 #: What no other order would mend.
 NOT_THE_ORDER = (RowPurityError, DataError, InternalError)
@@ -60,23 +65,32 @@ class Attempts:
             steps=_costs(run.meters),
             guards=tuple(dict.fromkeys((*self._seen.guards, *self._guards))),
             windows=tuple(run.windows.values()),
-            terrain=terrain(run.program, run.store.reader.info, in_memory=in_memory) if run.windows else None,
+            terrain=terrain(run.program, run.store.reader.info, in_memory=in_memory)
+            if run.windows or run.chunk.part
+            else None,
             probed=_costs(self._seen.costs),
         )
 
     def partial(self) -> Partial:
         """Do the chunk; raises what it fails with, if it does."""
+        return self._until_done(ChunkRun.run)
+
+    def part(self) -> UnitPart:
+        """Do the steps of a chunk that is a part of a unit."""
+        return self._until_done(take_part)
+
+    def _until_done(self, do: Callable[[ChunkRun], Made]) -> Made:
         while True:
             try:
-                return self._once()
+                return self._once(do)
             except RowsFailed as failed:
                 self.left_out.update({row.row: row for row in failed.rows})
                 self.run = self.run.again(self.run.order, self._rest())
 
-    def _once(self) -> Partial:
+    def _once(self, do: Callable[[ChunkRun], Made]) -> Made:
         planned = self.run
         try:
-            return planned.run()
+            return do(planned)
         except WindrowError as error:
             # Also what Windrow's own functions raise inside a step: a mean below zero, say, for random numbers.
             if not planned.moved or isinstance(error, NOT_THE_ORDER):
@@ -86,11 +100,11 @@ class Attempts:
         culprit = None
         if early.facts.get("stop") == early.facts.get("start", -2) + 1:
             culprit = self.run.watched = early.facts["start"] - planned.start
-        partial = self.run.run()
+        made = do(self.run)
         step = planned.program.steps.get(str(early.facts.get("step")))
         if step is not None:
             self._guards = self._protecting(planned, step, culprit)
-        return partial
+        return made
 
     def _protecting(self, planned: ChunkRun, step: BoundStep, culprit: int | None) -> Guards:
         """Say which of the cuts that a step overtook protect it: what removed the row on which it raised, or all."""

@@ -7,12 +7,13 @@ are evaluated unit by unit and merged in the fixed tree.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.blocks.calls import Caller, Meter
+from windrow.blocks.calls import Caller, Meter, Stopwatch
 from windrow.blocks.columns import ColumnStore, rows_reading_nan
 from windrow.blocks.cutflow_counts import CountRecorder
 from windrow.blocks.failing import RowSearch, RowsFailed, data_error, is_about_rows, named_error, quiet, raise_from
@@ -38,6 +39,20 @@ class Stopped(Exception):
     """The run ends and does not wait for this chunk."""
 
 
+class TooLong(Exception):
+    """The chunk would take longer than a first one may; ``row_s`` is what one of its rows takes."""
+
+    def __init__(self, row_s: float) -> None:
+        super().__init__()
+        self.row_s = row_s
+
+
+#: Rows that a step is shown first where nothing is known of its cost, and seconds for the fewest that are no chance.
+TRIAL_ROWS, TRIAL_S = (4, 64, 1024), 0.02
+#: A call that takes longer is not repeated to see whether it compiled: the first rows of the run will tell.
+LONGEST_TRIAL_S = 0.3
+
+
 @dataclass(slots=True)
 class Partial:
     """What a chunk gives: tree nodes by order of execution are inside the leaves."""
@@ -50,13 +65,14 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Which rows: whole units of one input."""
+    """Which rows: whole units of one input, or a part of one."""
 
     input: int
     label: str
     first_unit: int  #: index of the first unit in the input's tree
     borders: tuple[int, ...]  #: of its units, in rows of the file
     clusters: tuple[int, ...]  #: of what columns are read or left out for: units or finer
+    part: bool = False  #: of a unit
 
 
 class ChunkRun:
@@ -98,13 +114,15 @@ class ChunkRun:
         self.failed_empty: dict[str, str] = {}  #: steps and outputs that fail on no rows, and how
         self.given_up: dict[int, str] = {}  #: optional lanes, and why
         self.search: RowSearch | None = None  #: for rows that can be left out; None: a failure is the chunk's
+        self.most_s = 0.0  #: seconds that its first unit may take; 0: as long as it takes
+        self._expected_s = 0.0  #: by the steps that were tried
         self._answers: dict[str, tuple[BoundStep, Selection, Any]] = {}  #: that twins may take over
         self._stopping = stopping
 
     def run(self) -> Partial:
         """Execute every step and output; return the partial."""
-        self._steps()
-        return self._finish()
+        self.run_steps()
+        return self.finish()
 
     def again(self, order: tuple[str, ...], rows: Selection) -> ChunkRun:
         """Give this attempt up for another one, on some of the rows; what was read is not read again."""
@@ -124,7 +142,8 @@ class ChunkRun:
         if self._stopping is not None and self._stopping():
             raise Stopped
 
-    def _steps(self) -> None:
+    def run_steps(self) -> None:
+        """Execute every step; outputs are left."""
         used = self.program.used_cuts
         first_cut = next((name for name in self.order if name in used), None)
         with quiet(self.moved):
@@ -258,6 +277,8 @@ class ChunkRun:
     def evaluate(self, step: BoundStep, rows: Selection, meter: Meter | None = None) -> Any:
         """Return what a step answers for some rows; what it raises names the step, the file and the row."""
         meter = meter or Meter()
+        if self.most_s and step.name not in self.program.timed:
+            self._try_step(step, rows)
         with meter.reading(self.store):
             try:
                 value = self.caller.answer(step, rows, meter)
@@ -270,6 +291,33 @@ class ChunkRun:
                     return None
                 raise_from(named_error(self, step, rows, error), error)
         return value
+
+    def _try_step(self, step: BoundStep, rows: Selection) -> None:
+        """Time a step of which nothing is known on a few of its rows; raise ``TooLong`` if all would take too long."""
+        index = rows.positions()
+        share = len(index) * (self.borders[1] - self.borders[0]) / self.store.length  # rows of the first unit
+        before, row_s = (0, 0.0), 0.0
+        for size in TRIAL_ROWS:
+            if 4 * size > len(index):
+                break
+            seconds = self._time(step, index[:size])
+            if TRIAL_S < seconds < LONGEST_TRIAL_S:
+                seconds = self._time(step, index[size : 2 * size])  # what the first call took besides is not met again
+            row_s = seconds / size if seconds > TRIAL_S else max(seconds - before[1], 0.0) / (size - before[0])
+            if seconds > TRIAL_S or (before[0] and row_s * share < self.most_s / 2):
+                break
+            before = size, seconds
+        self._expected_s += row_s * share
+        if self._expected_s > self.most_s:
+            raise TooLong(self._expected_s / (self.borders[1] - self.borders[0]))
+        self.program.timed.add(step.name)
+
+    def _time(self, step: BoundStep, index: NDArray[np.int64]) -> float:
+        """Seconds that a step takes for some rows of the chunk; none where it raises, which the call on all will tell."""
+        watch = Stopwatch(self.store)
+        with suppress(Exception):
+            self.caller.answer(step, Selection(self.store.length, index))
+        return watch.seconds()
 
     # -- cuts --------------------------------------------------------------------------------
 
@@ -304,7 +352,8 @@ class ChunkRun:
 
     # -- outputs -----------------------------------------------------------------------------
 
-    def _finish(self) -> Partial:
+    def finish(self) -> Partial:
+        """Evaluate the outputs on the rows that are left, and give all that the chunk makes."""
         units = len(self.borders) - 1
         outputs = evaluate_outputs(self)
         partial = Partial(self.chunk.input, fragments=() if self.forced else write_down(self))

@@ -113,6 +113,10 @@ class ColumnStore:
         self._made[name] = (selection, values)
         self._gathered.pop(("made", name), None)
 
+    def made_for(self, name: str) -> tuple[Selection, Any]:
+        """Return a made column with the rows it was made for."""
+        return self._made[name]
+
     def made(self, name: str, selection: Selection) -> Any:
         """Return a made column for the rows of ``selection``, a subset of those it was made for."""
         home, values = self._made[name]

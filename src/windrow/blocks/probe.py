@@ -340,17 +340,25 @@ def lot(seed: int, identity: str, unit: int) -> tuple[float, float]:
 def places(chunk: Chunk, units: Sequence[int], seed: int, identity: str, share: float, rows: int) -> list[Place]:
     """Return the rows of a chunk to look at: ``rows`` neighbours in a ``share`` of the units that it has whole.
 
-    ``units`` are the unit borders of the whole file.
+    ``units`` are the unit borders of the whole file. Of a unit in parts, the part that has the chosen row is looked at.
     """
     found: list[Place] = []
     if share <= 0.0 or rows <= 0:
         return found
     for unit, (start, stop) in enumerate(pairwise(chunk.borders), start=chunk.first_unit):
         chosen, where = lot(seed, identity, unit)
-        if chosen < share and (units[unit], units[unit + 1]) == (start, stop):
-            size = min(rows, stop - start)
+        border, end = units[unit], units[unit + 1]
+        if chosen >= share:
+            continue
+        size = min(rows, stop - start)
+        if (border, end) == (start, stop):
             first = _first_row(chunk.clusters, start, stop, size, where)
-            found.append(Place(unit, stop - start, first, first + size, min(share, 1.0)))
+        else:
+            first = border + int(where * (end - border))
+            if not (chunk.part and start <= first < stop):
+                continue
+            first = min(first, stop - size)
+        found.append(Place(unit, end - border, first, first + size, min(share, 1.0)))
     return found
 
 

@@ -125,6 +125,7 @@ class Program:
     access: AccessLog = field(default_factory=AccessLog)  #: what chunks need over slow links (shared)
     #: steps that still have to be shown to be row-pure (shared by all programs of a pipeline)
     unchecked: set[str] = field(default_factory=set)
+    timed: set[str] = field(default_factory=set)  #: steps of which it is known whether they take long
     sample_rows: int = 256  #: how many rows the check for row-purity asks about again
     saves: tuple[BoundSave, ...] = ()
     #: weights of the rows before any cut, where these are to be added up; None: nobody asks

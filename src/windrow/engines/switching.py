@@ -1,4 +1,4 @@
-"""Two engines one after the other: threads first, processes from the moment a reason is found.
+"""Two engines one after the other: threads or the driver itself first, processes from the moment a reason is found.
 
 The second engine starts in the background. Its workers join under numbers of their own; once one is there, those of the first are
 drained, so that what they have done is kept. While that goes on, both are listened to.
@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import Discard, Fetch
+from windrow.core.commands import Discard, Fetch, Launch
 from windrow.core.events import DrainRequested, Event, Finished, WorkerJoined, WorkerLost
 from windrow.errors import EngineError
 
@@ -31,8 +31,6 @@ class SwitchingEngine:
     ``reason`` is shown what every finished attempt used. ``make_second`` is given the number of its first worker.
     """
 
-    work_cpu_s = 0.0  #: both have workers of their own
-
     def __init__(
         self, first: Engine, make_second: Callable[[int], Engine], reason: Callable[[Measurement, float], str]
     ) -> None:
@@ -50,6 +48,10 @@ class SwitchingEngine:
     @property
     def capabilities(self) -> Capabilities:
         return self._second.capabilities if self.switched and self._second is not None else self._first.capabilities
+
+    @property
+    def work_cpu_s(self) -> float:
+        return self._first.work_cpu_s
 
     def start(self, workload: Workload) -> None:
         self._workload = workload
@@ -70,7 +72,17 @@ class SwitchingEngine:
                 life = command.source if isinstance(command, Fetch) else command.life
                 (first if life.worker < self._begin else second).append(command)
         self._first.do(first)
+        for command in second:
+            if isinstance(command, Launch):
+                self._hand_over(command, self._second)
         self._second.do(second)
+
+    def _hand_over(self, launch: Launch, second: Any) -> None:
+        """Give the second engine what the first one's workers made and a launch reads: parts of a unit of rows."""
+        for position in launch.bring:
+            handle = launch.inputs[position]
+            if not second.has(handle):
+                second.give(handle, self._first.take(handle))
 
     def wait(self, timeout: float | None) -> list[Event]:
         if self._starting is None and self._second is None:

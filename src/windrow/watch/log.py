@@ -30,7 +30,7 @@ from windrow.core.events import (
     WorkerJoined,
     WorkerLost,
 )
-from windrow.core.records import OpenInput, RunRows
+from windrow.core.records import NO_REPORT, OpenInput, RunRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -294,9 +294,10 @@ class EventLog(LogFile):
         used, worker = event.measurement, event.life.worker
         one, plan, payload = self._attempt(event.attempt, worker, now, used.wall, how)
         if isinstance(payload, RunRows):
-            skipped = event.report.skipped if event.report is not None else ()
-            left_out = sum(rows.stop - rows.start for rows, _ in skipped)
-            chunk = payload.rows
+            report, chunk = event.report or NO_REPORT, payload.rows
+            left_out = sum(rows.stop - rows.start for rows, _ in report.skipped)
+            if report.rest is not None:  # not run: it is in the line of another chunk
+                chunk = (chunk[0]._replace(stop=report.rest.start),)
             first, last = (chunk[0], chunk[-1].stop) if chunk else ((-1, 0, 0), 0)
             count = sum(stop - start for _, start, stop in chunk) - left_out
             self.add(one.text + _CHUNK % (

@@ -212,6 +212,13 @@ class ProcessesEngine:
                 along[position] = output
         return along, numbers, parcels
 
+    def has(self, handle: Handle) -> bool:
+        return handle in self._outputs
+
+    def give(self, handle: Handle, value: Any) -> None:
+        """Take an output that was made elsewhere, so that it can be brought to workers."""
+        self._outputs[handle] = value
+
     def _discard(self, command: Discard, batches: dict[int, list[Any]]) -> None:
         """Forget an output here, and note which workers must be told."""
         handle = command.handle

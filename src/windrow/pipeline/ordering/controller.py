@@ -12,9 +12,13 @@ from fnmatch import fnmatchcase
 from time import thread_time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from windrow.core.records import NO_COST, Plan
+from windrow.core.rows import PART_S
 from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.order.constraints import complete, repair
+from windrow.order.control.assumed import assumed_windows
 from windrow.order.control.how_much import FEW, NO_SAMPLE, Sampling, how_much
 from windrow.order.control.when import Checkpoints
 from windrow.pipeline.definition.definition import dependencies
@@ -26,7 +30,7 @@ from windrow.shape.blocks import block_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from windrow.core.records import Evidence, PlanJob, StepCost
+    from windrow.core.records import Evidence, PlanJob, StepCost, Window
     from windrow.data.base import Source
     from windrow.order.model import Decision, Situation
     from windrow.pipeline.definition.definition import Definition
@@ -156,6 +160,9 @@ class OrderController:
         sample = self._sample(job, state, job.left_s)
         windows = len(job.evidence.windows)
         needed = FEW if sample.windows >= 1 else LEAST_WINDOWS  # no more will come
+        if windows < needed and (assumed := self._assumed(job)):
+            job = replace(job, evidence=replace(job.evidence, windows=assumed))
+            needed, windows = 0, max(windows, state.seen)
         # Where there can be few decisions, each must know much more than the last.
         few = FEW_DECISIONS * usual_s > allowed_s and windows < 2 * state.seen
         if state.decision is not None and (usual_s > allowed_s or few):
@@ -189,7 +196,7 @@ class OrderController:
         effort = min(max(0.5 * allowed_s / WHOLE_EFFORT_S, LEAST_EFFORT), 1.0)
         decision = state.decision = choose(self.policy, state.situation, effort)
         self._decided += 1
-        state.seen = len(job.evidence.windows)
+        state.seen = job.evidence.looked[0]
         state.before = dict(job.evidence.steps)
         if len(state.told) >= TOLD:
             del state.told[-1]  # the latest is always there, and so are the first
@@ -197,7 +204,7 @@ class OrderController:
             {
                 "spent_s": job.spent_s,
                 "left_s": job.left_s,
-                "windows": state.seen,
+                "windows": len(job.evidence.windows),
                 "changed": decision.order != plan.order,
                 "order": list(decision.order),
                 "cost_s": decision.cost,
@@ -206,6 +213,16 @@ class OrderController:
             }
         )
         return decision
+
+    def _assumed(self, job: PlanJob) -> tuple[Window, ...]:
+        """Windows as independent cuts would have given them, where rows take long and too few were looked at."""
+        terrain = job.evidence.terrain
+        unit_s = job.costs.wall / max(job.costs.rows_in, 1) * self._unit_rows(job.category)
+        if terrain is None or unit_s < PART_S:
+            return ()
+        cuts = [step.name for step in terrain.steps if step.kind == "cut"]
+        numbers = np.random.default_rng(0)  # the same every time: equal evidence gives equal orders
+        return assumed_windows(cuts, dict(job.evidence.steps), int(_chunk_rows(job)), numbers)
 
     def _sample(self, job: PlanJob, state: DatasetOrder, left_s: float) -> Sampling:
         """Say how much to look until the next time, if the rest of the run takes ``left_s``."""

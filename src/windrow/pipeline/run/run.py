@@ -140,7 +140,12 @@ class _Run:
             supply.plan.specs,
             Policies(shape=self.choice.shape(shape), order=self.order, safety=self.choice.safety(journaled=journaled)),
             RowOptions(
-                on_error=options.on_error, row_limit=supply.row_limit, row_limits=supply.plan.limits, chunk=chunk
+                on_error=options.on_error,
+                row_limit=supply.row_limit,
+                row_limits=supply.plan.limits,
+                chunk=chunk,
+                parts=options.on_error == "stop" and not supply.definition.nminus1,
+                row_s={name: cost.wall / cost.rows_in for name, cost in self.pipeline.costs.items() if cost.rows_in},
             ),
             self.plans,
         )

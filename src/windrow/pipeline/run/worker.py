@@ -16,11 +16,22 @@ import numpy as np
 
 from windrow.blocks.attempts import Attempts
 from windrow.blocks.calls import Caller, Meter
-from windrow.blocks.chunk import Chunk, ChunkRun, Stopped
+from windrow.blocks.chunk import Chunk, ChunkRun, Stopped, TooLong
 from windrow.blocks.columns import ColumnStore
 from windrow.blocks.failing import skipped
+from windrow.blocks.parts import evaluate_unit
 from windrow.blocks.selection import Selection, everything
-from windrow.core.records import Measurement, MergePartials, Opened, OpenInput, RowsReport, RunRows
+from windrow.core.records import (
+    EvaluateUnit,
+    Evidence,
+    Measurement,
+    MergePartials,
+    Opened,
+    OpenInput,
+    Rows,
+    RowsReport,
+    RunRows,
+)
 from windrow.engines.base import Outcome, Reading
 from windrow.errors import InternalError
 from windrow.pipeline.run.facts import RunFacts
@@ -29,14 +40,18 @@ from windrow.pipeline.run.partials import unite
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from windrow.blocks.parts import UnitPart
     from windrow.blocks.program import BoundStep, Program
-    from windrow.core.records import Plan, Rows, Task
+    from windrow.core.records import Plan, Task
     from windrow.data.base import Input, Reader
     from windrow.engines.base import Job
     from windrow.pipeline.run.workload import PipelineWorkload
 
 #: Files a worker keeps open: the one being read, the next one inspected, and a little room for retries.
 OPEN_FILES = 4
+
+#: Seconds of rows that are run first of a unit that would take long.
+FIRST_S = 0.1
 
 
 class RowsSide:
@@ -56,6 +71,8 @@ class RowsSide:
             return Outcome({}, self._open(payload.input))
         if type(payload) is MergePartials:
             return Outcome({job.task.makes[0]: unite(job.values)})
+        if type(payload) is EvaluateUnit:
+            return self._evaluate(job.task.makes[0], payload, job.values)
         return self._run_rows(job.task.makes[0], payload, job.plan, job.prepared)
 
     def prepare(self, task: Task, plan: Plan) -> PreparedColumns | None:
@@ -75,6 +92,7 @@ class RowsSide:
         source, reader, program, chunk = self._opened(payload)
         before = reader.bytes_read
         attempts = self._attempts(source, program, reader, chunk, plan)
+        attempts.run.most_s = payload.most_s
         if ahead:
             prepared = ahead.pop()
             prepared.hand_over(attempts.run)
@@ -83,7 +101,9 @@ class RowsSide:
             del prepared  # or it would stay in memory with the traceback of a failure
         try:
             attempts.look(self.workload.facts.borders[source.index])
-            partial = attempts.partial()
+            made: Any = attempts.part() if payload.part else attempts.partial()
+        except TooLong as slow:
+            return self._run_fewer(output, payload, plan, max(int(FIRST_S / slow.row_s), 1), chunk.borders[1])
         finally:
             attempts.run.release()
             store = attempts.run.store
@@ -91,11 +111,38 @@ class RowsSide:
             self.workload.note_reads(source.index, reader.reads)
             reader.reads.clear()
         self.workload.check_unchanged(source.index)
-        self.workload.note_kept(partial)
+        if not payload.part:
+            self.workload.note_kept(made)
         measurement = Measurement(bytes_read=reader.bytes_read - before)
         evidence = attempts.evidence(in_memory=source.format == "arrays")
         gone = skipped(attempts.left_out.values(), payload.rows[0].input, source.label)
-        return Outcome({output: partial}, RowsReport(evidence, gone), measurement)
+        return Outcome({output: made}, RowsReport(evidence, gone), measurement)
+
+    def _run_fewer(self, output: str, payload: RunRows, plan: Plan, count: int, border: int) -> Outcome:
+        """Run the first rows of some that would take long, as a part of their unit, and give the rest back."""
+        (rows,) = payload.rows
+        stop = min(rows.start + count, border)
+        if stop == rows.stop:
+            return self._run_rows(output, payload._replace(most_s=0.0), plan, [])
+        fewer = payload._replace(rows=(rows._replace(stop=stop),), part=True, most_s=0.0)
+        done = self._run_rows(output, fewer, plan, [])
+        return done._replace(report=done.report._replace(rest=rows._replace(start=stop)))
+
+    def _evaluate(self, output: str, payload: EvaluateUnit, parts: tuple[UnitPart, ...]) -> Outcome:
+        """Make the partial of a unit from its parts."""
+        number, start, _ = payload.rows[0]
+        whole = RunRows((Rows(number, start, payload.rows[-1].stop),), payload.identity)
+        source, reader, program, chunk = self._opened(whole)
+        before = reader.bytes_read
+        run, partial = evaluate_unit(program, reader, chunk, parts, self.workload.stop.is_set)
+        run.release()
+        self.reading = Reading(run.store.read_seconds, run.store.read_cpu_s)
+        self.workload.note_reads(source.index, reader.reads)
+        reader.reads.clear()
+        self.workload.check_unchanged(source.index)
+        self.workload.note_kept(partial)
+        evidence = Evidence(steps=tuple((name, meter.cost()) for name, meter in run.meters.items()))
+        return Outcome({output: partial}, RowsReport(evidence), Measurement(bytes_read=reader.bytes_read - before))
 
     def close(self) -> None:
         while self._readers:
@@ -104,15 +151,16 @@ class RowsSide:
     # -- inside ------------------------------------------------------------------------------
 
     def _opened(self, payload: RunRows) -> tuple[Input, Reader, Program, Chunk]:
-        (part,) = payload.rows
-        feed = self.workload.feed(part.input)
+        (rows,) = payload.rows
+        feed = self.workload.feed(rows.input)
         reader, _ = self._reader(feed.input, payload.identity)
         source = self.workload.source.inputs[feed.input]
         program = self.workload.program(source, reader.info, feed.products)
         borders = self.workload.facts.borders.get(feed.input)
         if borders is None:
             borders = self.workload.opened(source, reader.info, program)
-        return source, reader, program, chunk_of(source, part, borders, reader.info.clusters)
+        chunk = chunk_of(source, rows, borders, reader.info.clusters, part=payload.part)
+        return source, reader, program, chunk
 
     def _attempts(self, source: Input, program: Program, reader: Reader, chunk: Chunk, plan: Plan) -> Attempts:
         workload = self.workload
@@ -168,17 +216,19 @@ class PreparedColumns:
             meter.read_s += seconds
 
 
-def chunk_of(source: Input, part: Rows, borders: tuple[int, ...], clusters: tuple[int, ...]) -> Chunk:
-    if not part.start < part.stop:
-        raise InternalError(f"an empty chunk was launched: {part}")
-    first = bisect_right(borders, part.start) - 1
-    units = (part.start, *_inside(borders, part), part.stop)
-    finer = tuple(sorted({*units, *_inside(clusters, part)}))
-    return Chunk(source.index, source.label, first, units, finer)
+def chunk_of(
+    source: Input, rows: Rows, borders: tuple[int, ...], clusters: tuple[int, ...], *, part: bool = False
+) -> Chunk:
+    if not rows.start < rows.stop:
+        raise InternalError(f"an empty chunk was launched: {rows}")
+    first = bisect_right(borders, rows.start) - 1
+    units = (rows.start, *_inside(borders, rows), rows.stop)
+    finer = tuple(sorted({*units, *_inside(clusters, rows)}))
+    return Chunk(source.index, source.label, first, units, finer, part)
 
 
-def _inside(borders: tuple[int, ...], part: Rows) -> tuple[int, ...]:
-    return borders[bisect_right(borders, part.start) : bisect_left(borders, part.stop)]
+def _inside(borders: tuple[int, ...], rows: Rows) -> tuple[int, ...]:
+    return borders[bisect_right(borders, rows.start) : bisect_left(borders, rows.stop)]
 
 
 def first_steps(program: Program, order: tuple[str, ...]) -> list[BoundStep]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.blocks.chunk import Stopped
-from windrow.core.records import Failure, FailureKind, OpenInput, RunRows
+from windrow.core.records import EvaluateUnit, Failure, FailureKind, OpenInput, RunRows
 from windrow.errors import (
     CorruptFileError,
     DataError,
@@ -155,7 +155,7 @@ class PipelineWorkload:
         return task.payload
 
     def describe(self, task: Task) -> str:
-        if type(task.payload) is RunRows:
+        if type(task.payload) in (RunRows, EvaluateUnit):
             return ", ".join(f"rows {r.start}-{r.stop} of {self._label(r.input)}" for r in task.payload.rows)
         what = "opening" if type(task.payload) is OpenInput else "adding up results of"
         return f"{what} {self._label(task.payload.input)}"

@@ -1,0 +1,208 @@
+"""Units that are run in parts give what whole units give, bit for bit, whatever becomes of the parts on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import awkward as ak
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import small_analysis
+import windrow as wr
+from comparing import bits
+from searching import examples
+from windrow.blocks import chunk as chunks
+from windrow.core import rows as feeding
+from windrow.core.records import PASSED, StepCost
+from windrow.order.control.assumed import LEAST_SEEN, assumed_windows
+from windrow.pipeline.run import worker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def heavy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row is found to take long: units are tried, and cut into parts of a few rows."""
+    monkeypatch.setattr(feeding, "PART_S", 1e-12)
+    monkeypatch.setattr(chunks, "TRIAL_S", 0.0)
+    monkeypatch.setattr(worker, "FIRST_S", 1e-12)
+
+
+def same(found: wr.Result, expected: wr.Result) -> None:
+    assert found.complete
+    assert bits(found.outputs) == bits(expected.outputs)
+    for region in expected.cutflow:
+        for dataset in expected.cutflow.datasets:
+            assert found.cutflow[region, dataset].written == expected.cutflow[region, dataset].written
+    assert found.ledger == expected.ledger
+
+
+def ran(analysis: wr.Pipeline | None = None, **options: Any) -> wr.Result:
+    source = wr.data.open(small_analysis.arrays(), metadata=small_analysis.METADATA)
+    analysis = analysis or small_analysis.analysis()
+    return analysis.run(source, order="written", progress=False, **options)
+
+
+def whole(analysis: wr.Pipeline | None = None) -> wr.Result:
+    return ran(analysis, engine="inline")
+
+
+@settings(max_examples=examples(8))
+@given(st.integers(4, 450), st.sampled_from(["inline", "threads"]), st.integers(1, 3))
+def test_any_chunk_gives_the_bits_of_whole_units(chunk: int, engine: str, workers: int) -> None:
+    same(ran(engine=engine, workers=workers, chunk=chunk), whole())
+
+
+@pytest.mark.usefixtures("heavy")
+@pytest.mark.parametrize("engine", ["inline", "threads"])
+def test_what_would_take_long_is_given_back(engine: str) -> None:
+    result = ran(engine=engine, workers=2)
+    same(result, whole())
+    assert result.log is not None
+    assert result.log.count('"event":"attempt"') > 5  # of three datasets with a unit each
+
+
+def test_in_processes_of_which_some_are_killed(tmp_path: Path) -> None:
+    home, killed = os.getpid(), tmp_path / "killed"
+    analysis = small_analysis.analysis()
+
+    @analysis.column
+    def again(x: Any) -> Any:
+        if os.getpid() != home and not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x * 2
+
+    @analysis.output
+    def doubled(again: Any) -> float:
+        return float(np.sum(again))
+
+    result = ran(analysis, engine="processes", workers=2, chunk=37)
+    assert killed.exists()
+    same(result, whole(analysis))
+
+
+@pytest.mark.parametrize("chunk", [3, 40])
+def test_a_skim_has_the_same_rows_and_columns(chunk: int, tmp_path: Path) -> None:
+    def save(to: Path, **options: Any) -> Any:
+        analysis = wr.Pipeline("skimmed")
+
+        @analysis.column
+        def jets(pt: Any) -> Any:
+            return pt[pt > 0.5]
+
+        @analysis.weight
+        def w(x: Any) -> Any:
+            return wr.updown(x, 2 * x, x / 2)
+
+        @analysis.cut
+        def two(jets: Any) -> Any:
+            return ak.num(jets) > 1
+
+        analysis.region("two", "two")
+        analysis.save(str(to), columns=["x", "jets", "w"], region="two")
+        rng = np.random.default_rng(3)
+        counts = rng.integers(0, 5, 200)
+        pt = ak.unflatten(rng.random(counts.sum()), counts)
+        analysis.run({"x": np.arange(200.0), "pt": pt}, engine="inline", progress=False, **options)
+        return pq.read_table(to)
+
+    expected = save(tmp_path / "whole.parquet")
+    assert expected.num_rows > 20
+    assert save(tmp_path / "parts.parquet", chunk=chunk).equals(expected)
+
+
+def test_parts_of_one_unit_that_ran_in_different_orders() -> None:
+    """First and last lines have the bits of the written order, and every executed line counts its own rows."""
+    analysis = wr.Pipeline("mixed")
+    seen: list[int] = []
+
+    @analysis.weight
+    def w(x: Any) -> Any:
+        return x + 0.1
+
+    @analysis.cut
+    def low(x: Any) -> Any:
+        seen.append(len(x))
+        if len(seen) > 3 and (x > 0.9).any():  # too early from some point on: the rest is done as written
+            raise ValueError("not behind its guard")
+        return x < 0.8
+
+    @analysis.cut
+    def high(x: Any) -> Any:
+        return x > 0.3
+
+    analysis.region("r", "high", "low")
+
+    @analysis.output
+    def total(x: Any, weight: Any) -> float:
+        return float(np.sum(x * weight))
+
+    data = {"x": np.random.default_rng(5).random(300) * 0.89}
+    expected = analysis.run(data, engine="inline", order="written", progress=False)
+    moved = analysis.run(data, engine="inline", order=["w", "low", "high"], chunk=20, progress=False)
+    assert moved["total", "r"] == expected["total", "r"]
+    table, plain = moved.cutflow["r"], expected.cutflow["r"]
+    assert table.written is not None
+    assert plain.written is not None
+    assert table.written[0] == plain.written[0]
+    assert table.passed == plain.passed
+
+
+@given(st.integers(0, 2000), st.floats(0, 1), st.floats(0, 1))
+def test_assumed_windows_have_the_rates_that_were_seen(rows: int, first: float, second: float) -> None:
+    costs = {"a": StepCost(1, rows, int(rows * first), 1.0), "b": StepCost(1, 2 * rows, int(2 * rows * second), 1.0)}
+    windows = assumed_windows(("a", "b"), costs, 100, np.random.default_rng(1))
+    if rows < LEAST_SEEN:
+        assert windows == ()
+        return
+    passed = sum((window.verdicts == PASSED).T @ window.rows for window in windows)
+    size = sum(window.size for window in windows)
+    for number, share in enumerate((first, second)):
+        assert abs(passed[number] / size - share) < 6 * np.sqrt(0.25 / size) + 2 / rows
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("as_in_production")
+@pytest.mark.parametrize("policy", ["adaptive", "hepframe", "rank"])
+def test_a_heavy_step_comes_after_a_cheap_cut_although_no_row_was_shown_to_both(policy: str) -> None:
+    """The evidence is what ran anyway: how many rows passed each cut, and what each step cost."""
+    analysis = wr.Pipeline("heavy")
+    asked: list[int] = []
+
+    @analysis.column
+    def slow(x: Any) -> Any:
+        asked.append(len(x))
+        until = time.thread_time() + 0.001 * len(x)
+        while time.thread_time() < until:
+            pass
+        return 2 * x
+
+    @analysis.cut
+    def high(slow: Any) -> Any:
+        return slow > 0.2
+
+    @analysis.cut
+    def cheap(y: Any) -> Any:
+        return y < 0.3
+
+    analysis.region("r", "high", "cheap")
+
+    @analysis.output
+    def rows(x: Any) -> int:
+        return len(x)
+
+    rng = np.random.default_rng(1)
+    data = {"x": rng.random(5000), "y": rng.random(5000)}
+    result = analysis.run(data, engine="threads", workers=2, order=policy, progress=False)
+    assert result["rows", "r"] == int(((data["x"] > 0.1) & (data["y"] < 0.3)).sum())
+    assert sum(asked) < 0.9 * 5000  # 0.3 in the best order, 1 as written
+    assert "cheap" in str(result.explain())

@@ -17,6 +17,7 @@ from windrow.engines.switching import SwitchingEngine
 from windrow.engines.threads import ThreadsEngine
 from windrow.place.lock_watch import LockWatch
 from windrow.place.read_ahead_split import FixedSplit, MeasuredSplit
+from windrow.shape.capped import CappedUntilReordered
 from windrow.shape.safety import Bounded
 from windrow.units import format_bytes, format_seconds
 
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 TINY_BYTES = 1_000_000
 TINY_ROWS = 20_000
 
+#: Seconds of work on one worker for which processes are started: that takes about half of one. Of a chunk until they are there.
+LONG_S, WHILE_ALONE_S = 1.5, 0.1
+
 #: Share of the memory that may hold what was read ahead.
 AHEAD_SHARE = 1 / 16
 #: The same where nobody knows how much memory there is.
@@ -53,7 +57,11 @@ class EngineChoice:
     kind: str
     workers: int
     why: str = ""  #: empty where the user chose
-    may_switch: bool = False  #: from threads to processes, if they wait for each other
+    may_switch: bool = (
+        False  #: to processes: from threads if they wait for each other, from one worker if rows take long
+    )
+    after: int = 0  #: workers after that, where they are more
+    changes_globals: Callable[[], bool] = bool  #: whether a step does: then processes would give another answer
     memory: int | None = None
     waited: str = ""  #: what an earlier run found out about threads
     split: tuple[int, int] | None = None  #: threads that set up and that process, where fixed
@@ -63,7 +71,11 @@ class EngineChoice:
 
     def engine(self, rows: RowFeeder) -> Engine:
         if self.kind == "inline":
-            return InlineEngine(self.workers)
+            inline = InlineEngine(self.workers)
+            if not self.may_switch:
+                return inline
+            self._switching = SwitchingEngine(inline, self._processes, lambda *_: self._long(rows))
+            return self._switching
         if self.kind == "processes":
             return self._processes(0)
         before = _from_disk()
@@ -80,6 +92,13 @@ class EngineChoice:
         self._switching = SwitchingEngine(threads, self._processes, reason)
         return self._switching
 
+    def _long(self, rows: RowFeeder) -> str:
+        """Say why one worker is not enough for data that is small: its rows take long."""
+        left_s = _left_s(rows)
+        if left_s is None or left_s < LONG_S or self.changes_globals():
+            return ""
+        return f"rows take long, and some {left_s:.0f} s were still to go on one worker"
+
     def _ahead(self, before: int) -> ReadAhead | None:
         memory = int(AHEAD_SHARE * granted_memory(os.environ)) or AHEAD_BYTES
         if self.split is None:
@@ -92,7 +111,9 @@ class EngineChoice:
         return ReadAhead(FixedSplit(*self.split), self.workers, memory)
 
     def shape(self, shape: ShapePolicy) -> ShapePolicy:
-        """Let workers have more to do at a time where something is to be read ahead of them."""
+        """Let workers have more to do at a time where something is to be read ahead, less while others may still come."""
+        if self.kind == "inline" and self.may_switch:
+            return CappedUntilReordered(shape, lambda _: None if self.switched else WHILE_ALONE_S)
         return _Deeper(shape, self) if self.kind == "threads" else shape
 
     @property
@@ -102,7 +123,7 @@ class EngineChoice:
     def _processes(self, number: int) -> Engine:
         from windrow.engines.processes.engine import ProcessesEngine
 
-        return ProcessesEngine(self.workers, number=number)
+        return ProcessesEngine(self.after or self.workers, number=number)
 
     @property
     def switched(self) -> bool:
@@ -123,8 +144,9 @@ class EngineChoice:
         said = []
         switching = self._switching
         if self.switched and switching is not None:
+            said.append(f"engine: {self.kind}, then processes, because {switching.why}")
             self.kind, self.waited = "processes", switching.why
-            said.append(f"engine: threads, then processes, because {switching.why}")
+            self.workers = self.after or self.workers
         elif self.why:
             said.append(f"engine: {self.kind}, because {self.why}")
             if switching is not None and switching.why:
@@ -163,12 +185,15 @@ def choose_engine(
     kind, why = options.engine, ""
     if kind == "auto":
         kind, why = _choose_kind(source, options, to_do, waited, steps)
+    alone = bool(why) and kind == "inline"
     return EngineChoice(
         kind,
-        1 if why and kind == "inline" else options.workers,
+        1 if alone else options.workers,
         why,
         # Waiting for a remote file looks like waiting for the lock.
-        may_switch=bool(why) and kind == "threads" and not remote,
+        may_switch=bool(why) and not remote and (kind == "threads" or (alone and options.workers > 1 and to_do > 0)),
+        after=options.workers if alone else 0,
+        changes_globals=lambda: any(found.stores_globals for found in steps().values()),
         memory=options.memory,
         waited=waited,
         split=options.split,
@@ -187,10 +212,10 @@ def _choose_kind(
         return "processes", f"a chunk may take {format_seconds(options.timeout)}, and only processes can be limited"
     if options.workers == 1:
         return "inline", "there is one worker"
-    if _is_tiny(source):
-        return "inline", "the data is too small for threads to pay"
     if waited:
         return "processes", f"in an earlier run {waited}"
+    if _is_tiny(source):
+        return "inline", "the data is too small for threads to pay"
     for name, found in steps().items():
         if found.stores_globals:
             return "processes", f"{name!r} changes {found.stores_globals[0]}, which threads would share"

@@ -24,7 +24,7 @@ Key = tuple[int, int]  #: the number of an input, and the first row
 
 
 class SplitUnit:
-    """One unit that is run in parts, or a range of rows in one, where the run wants no others around it."""
+    """One unit that is run in parts; where the run wants a range of its rows only, that range."""
 
     __slots__ = ("border", "input", "missing", "outputs", "start", "stop", "task")
 
@@ -79,7 +79,7 @@ class Parts:
         return unit.task
 
     def evaluated(self, task: Task) -> Input:
-        """A unit was evaluated: its partial has the rows of its parts, which nobody needs any more."""
+        """A unit was evaluated: its partial takes over the rows of its parts, which go."""
         unit = self.where[task.reads[0]]
         self._ledger.replace(task.reads, task.makes[0])
         self._drop(unit)

@@ -16,9 +16,11 @@ import pytest
 
 import searching
 import windrow
+from windrow.core import rows
 from windrow.engines.processes import engine as processes_engine
 from windrow.engines.processes import startup
 from windrow.pipeline.ordering import controller
+from windrow.pipeline.run import engine_choice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 # looked for say so.
 PRODUCTION_STAY_OUT_S = controller.STAY_OUT_S
 controller.STAY_OUT_S = 1e9
+# Nor whether rows are found to take long, and units are cut into parts, or one worker becomes several.
+PRODUCTION_PART_S, PRODUCTION_LONG_S = rows.PART_S, engine_choice.LONG_S
+rows.PART_S = engine_choice.LONG_S = 1e9
 
 # Shells let what they start in the background ignore Ctrl-C, and all that it starts: tests of it would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -85,8 +90,10 @@ def samples() -> Path:
 
 @pytest.fixture
 def as_in_production(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for an order where a run of a user would."""
+    """Look for an order, and cut units, where a run of a user would."""
     monkeypatch.setattr(controller, "STAY_OUT_S", PRODUCTION_STAY_OUT_S)
+    monkeypatch.setattr(rows, "PART_S", PRODUCTION_PART_S)
+    monkeypatch.setattr(engine_choice, "LONG_S", PRODUCTION_LONG_S)
 
 
 @pytest.fixture

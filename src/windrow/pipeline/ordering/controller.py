@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windrow.core import rows
 from windrow.core.records import NO_COST, Plan
-from windrow.core.rows import PART_S
 from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.order.constraints import complete, repair
 from windrow.order.control.assumed import assumed_windows
@@ -218,7 +218,7 @@ class OrderController:
         """Windows as independent cuts would have given them, where rows take long and too few were looked at."""
         terrain = job.evidence.terrain
         unit_s = job.costs.wall / max(job.costs.rows_in, 1) * self._unit_rows(job.category)
-        if terrain is None or unit_s < PART_S:
+        if terrain is None or unit_s < rows.PART_S:
             return ()
         cuts = [step.name for step in terrain.steps if step.kind == "cut"]
         numbers = np.random.default_rng(0)  # the same every time: equal evidence gives equal orders

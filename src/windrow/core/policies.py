@@ -64,7 +64,7 @@ class LaunchPolicy:
         self._seconds: dict[str, float] = {}  #: by category, for a size of one
         self._latest = NO_LIMITS, NO_LIMITS  #: needs of the call that was asked for last, and its limits
 
-    def grant(self, task: Task, tries: Tries) -> tuple[Needs, Needs]:  # noqa: ARG002 - others learn from them
+    def grant(self, task: Task, tries: Tries) -> tuple[Needs, Needs]:  # noqa: ARG002 - for policies that learn from tries
         """Say what the next attempt at a task needs, and how much it may use."""
         needs = task.needs
         if task.twin:

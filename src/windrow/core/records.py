@@ -159,7 +159,7 @@ class RunRows(NamedTuple):
 
     rows: tuple[Rows, ...]
     identity: str = ""  #: of the input as it was discovered: what is read must be that
-    part: bool = False  #: the output is no partial but a part of a unit, which is evaluated with the others
+    part: bool = False  #: the output is no partial but a part of a unit, which is evaluated from all its parts
     #: Seconds that a unit of the rows may take: where it would take more, fewer rows are run, as a part. 0: no limit.
     most_s: float = 0.0
 

@@ -190,11 +190,25 @@ class Caller:
         for, if not all of the step's.
         """
         self.prepare(step.name, step.arguments, selection)
-        count = selection.count
         if step.kernel is not None:
-            return checked(step, self.each(step, selection, meter), count)
+            return self.each(step, selection)(meter)
         arguments = self.gather(step.arguments, selection, step.lanes if lanes is None else lanes)
-        size = self.block_rows
+        return self._answer_blocks(step, arguments, selection, meter)
+
+    def gathered(self, step: BoundStep, selection: Selection) -> Callable[[Meter | None], Any] | None:
+        """Give a function that does the rest of ``answer`` and reads nothing; None if the step takes more than plain arrays."""
+        self.prepare(step.name, step.arguments, selection)
+        if step.kernel is not None:
+            return self.each(step, selection)
+        arguments = self.gather(step.arguments, selection, step.lanes)
+        if not is_flat(arguments):
+            return None
+        return lambda meter: self._answer_blocks(step, arguments, selection, meter)
+
+    def _answer_blocks(
+        self, step: BoundStep, arguments: Sequence[Any], selection: Selection, meter: Meter | None
+    ) -> Any:
+        count, size = selection.count, self.block_rows
         if size is None:
             size = self.blocks.get(step.name, count) if arguments and is_flat(arguments) else count
         if count <= size:
@@ -248,23 +262,28 @@ class Caller:
             meter.call(selection.count if pick is None else _size(pick), watch.seconds())
         return value
 
-    def each(self, step: BoundStep, selection: Selection, meter: Meter | None = None) -> Any:
-        """Run an ``each=True`` step: jagged columns as they are stored, with the selection, wherever that works."""
-        assert step.kernel is not None
+    def each(self, step: BoundStep, selection: Selection) -> Callable[[Meter | None], Any]:
+        """Make an ``each=True`` step ready to run: jagged columns as they are stored, with the selection, wherever that works."""
+        kernel = step.kernel
+        assert kernel is not None
         self._current = step.name
         whole = self._whole(step.arguments, selection)
         if whole is None:
             gathered = [self._argument(a, selection, step.lanes) for a in step.arguments]
             whole = [_scalars(argument) for argument in gathered], None, selection.count
         arguments, rows, length = whole
-        step.kernel.compile_for(arguments, length)
-        watch = Stopwatch(self.store)  # identity columns are read when the first number is drawn
-        rng = self.rng(selection) if step.wants_rng else None
-        with _within_step():
-            value = step.kernel(arguments, rows, length, rng)
-        if meter is not None:
-            meter.call(selection.count, watch.seconds())
-        return value
+        kernel.compile_for(arguments, length)
+
+        def run(meter: Meter | None) -> Any:
+            watch = Stopwatch(self.store)  # identity columns are read when the first number is drawn
+            rng = self.rng(selection) if step.wants_rng else None
+            with _within_step():
+                value = kernel(arguments, rows, length, rng)
+            if meter is not None:
+                meter.call(selection.count, watch.seconds())
+            return checked(step, value, selection.count)
+
+        return run
 
     # -- inside ------------------------------------------------------------------------------
 

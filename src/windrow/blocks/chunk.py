@@ -22,6 +22,7 @@ from windrow.blocks.outputs import Leaf, evaluate_outputs, merge_leaves
 from windrow.blocks.purity import check_row_purity
 from windrow.blocks.results import UpDown, Verdict, fewer_rows
 from windrow.blocks.selection import RowSet, Selection, everything, keep, row_set, union
+from windrow.blocks.side_by_side import answer_ahead, remember_costs, take_over
 from windrow.blocks.tree import Nodes, grow
 from windrow.errors import RowPurityError, StepError, error_text
 
@@ -99,7 +100,7 @@ class ChunkRun:
         self.borders = np.asarray(chunk.borders, dtype=np.int64) - self.start
         clusters = np.asarray(chunk.clusters, dtype=np.int64) - self.start
         self.store = store or ColumnStore(reader, self.start, length, clusters)
-        self.caller = Caller(program, self.store, self._alive, order)
+        self.caller = Caller(program, self.store, self.alive, order)
         self.caller.blocks, self.caller.block_rows = blocks, force_rows
         self.rows = rows or everything(length)  #: there is no other row, for this attempt
         self.selections: list[Selection] = [self.rows] * len(program.lanes)
@@ -116,6 +117,8 @@ class ChunkRun:
         self.search: RowSearch | None = None  #: for rows that can be left out; None: a failure is the chunk's
         self.most_s = 0.0  #: seconds that its first unit may take; 0: as long as it takes
         self._expected_s = 0.0  #: by the steps that were tried
+        self.spare = 0  #: threads that may run steps beside this one
+        self.answered: dict[str, tuple[Selection, Any, Meter]] = {}  #: by such threads, before their turn
         self._answers: dict[str, tuple[BoundStep, Selection, Any]] = {}  #: that twins may take over
         self._stopping = stopping
 
@@ -135,7 +138,7 @@ class ChunkRun:
         for name, meter in self.meters.items():
             run.meters[name] = Meter(bytes_read=meter.bytes_read, read_s=meter.read_s)
         run.windows = {unit: replace(seen, order=order) for unit, seen in self.windows.items()}
-        run.search = self.search
+        run.search, run.spare = self.search, self.spare
         return run
 
     def stop_if_asked(self) -> None:
@@ -147,16 +150,20 @@ class ChunkRun:
         used = self.program.used_cuts
         first_cut = next((name for name in self.order if name in used), None)
         with quiet(self.moved):
-            for name in self.order:
+            for at, name in enumerate(self.order):
                 self.stop_if_asked()
                 if name == first_cut:
                     self.counts.record_initial()
+                if self.spare and name not in self.answered:
+                    answer_ahead(self, self.order[at:])
                 if name in self.program.steps:
                     self.execute(self.program.steps[name])
                 elif name in self.program.cuts:
                     self._pass_all(name)
         if first_cut is None:
             self.counts.record_initial()
+        if self.spare:
+            remember_costs(self)
 
     def release(self) -> None:
         """Let go of every column: virtual fields hold on to the chunk, and the chunk to them, until Python looks."""
@@ -194,12 +201,13 @@ class ChunkRun:
 
     # -- steps -------------------------------------------------------------------------------
 
-    def _alive(self, lanes: tuple[int, ...]) -> Selection:
+    def alive(self, lanes: tuple[int, ...]) -> Selection:
+        """Give the rows that any of some lanes still wants."""
         return union([self.selections[lane] for lane in lanes])
 
     def execute(self, step: BoundStep) -> None:
         """Evaluate a step on the rows of its lanes, keep its column and shrink the lanes of a cut."""
-        rows = self._alive(step.lanes)
+        rows = self.alive(step.lanes)
         meter = self.meters.setdefault(step.name, Meter())
         try:
             value = self._answer(step, rows, meter) if rows.count or self.forced else None
@@ -208,7 +216,7 @@ class ChunkRun:
             # In a moved order the step may just be too early: the chunk is done again in the written one.
             if self.moved or isinstance(error, RowPurityError) or not self._give_up(step, rows):
                 raise
-            rows = self._alive(step.lanes)
+            rows = self.alive(step.lanes)
             value = self._answer(step, rows, meter) if rows.count else None
         if step.kind == "cut":
             assert value is None or isinstance(value, Verdict)
@@ -228,6 +236,8 @@ class ChunkRun:
 
     def _answer(self, step: BoundStep, rows: Selection, meter: Meter) -> Any:
         """Evaluate a step, or take over what a step that is the same answered for these rows and perhaps others."""
+        if (ahead := take_over(self, step, meter)) is not None:
+            return fewer_rows(ahead[1], ahead[0], rows)
         if step.same_as is None:
             return self.evaluate(step, rows, meter)
         known = self._answers.get(step.same_as)

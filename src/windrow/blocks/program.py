@@ -15,6 +15,7 @@ from windrow.blocks.fetch_ahead import AccessLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from windrow.blocks.calls import Meter
     from windrow.blocks.kernels import EachKernel
     from windrow.data.base import ColumnInfo
 
@@ -126,6 +127,9 @@ class Program:
     #: steps that still have to be shown to be row-pure (shared by all programs of a pipeline)
     unchecked: set[str] = field(default_factory=set)
     timed: set[str] = field(default_factory=set)  #: steps of which it is known whether they take long
+    #: what steps took in chunks that had threads to spare, and steps that gain nothing from these
+    measured: dict[str, Meter] = field(default_factory=dict)
+    alone: set[str] = field(default_factory=set)
     sample_rows: int = 256  #: how many rows the check for row-purity asks about again
     saves: tuple[BoundSave, ...] = ()
     #: weights of the rows before any cut, where these are to be added up; None: nobody asks

@@ -162,6 +162,7 @@ class RunRows(NamedTuple):
     part: bool = False  #: the output is no partial but a part of a unit, which is evaluated from all its parts
     #: Seconds that a unit of the rows may take: where it would take more, fewer rows are run, as a part. 0: no limit.
     most_s: float = 0.0
+    spare: int = 0  #: workers that have nothing to do: as many steps may run beside the one whose turn it is
 
 
 class EvaluateUnit(NamedTuple):

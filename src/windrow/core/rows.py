@@ -179,8 +179,15 @@ class RowFeeder:
         if not one.cutter.rows:
             self.partials.review_input(one)  # nothing more comes for workers that are through with it
         most_s = PART_S if row_s is None and self.options.parts and not part else 0.0
-        payload, makes = make_record(RunRows, ((rows,), one.identity, part, most_s)), (f"rows {number}",)
+        payload = make_record(RunRows, ((rows,), one.identity, part, most_s, self._spare()))
+        makes = (f"rows {number}",)
         return make_record(Task, (number, category, size, payload, (), (), makes, False, *self._row_task))
+
+    def _spare(self) -> int:
+        """Count the workers that will have nothing to do when the rows that were just cut are under way."""
+        if self.inputs.uncut or self.inputs.unopened:
+            return 0
+        return max(len(self._desk.workers.alive) - len(self.given), 0)
 
     def _note_large_unit(self, one: Input, unit: int, bound: int) -> None:
         if not self.notes:

@@ -468,4 +468,4 @@ def _call(run: ChunkRun, step: BoundStep, arguments: list[Any], rows: Selection)
     # Compiled code has no frames: the plain function is called, with the numbers it would see.
     kernel = step.kernel
     plain = EachKernel(kernel.function, kernel.parameters, name=kernel.name, kind=kernel.kind, use_numba=False)
-    return run.caller.each(replace(step, kernel=plain), rows)
+    return run.caller.each(replace(step, kernel=plain), rows)(None)

@@ -92,7 +92,7 @@ class RowsSide:
         source, reader, program, chunk = self._opened(payload)
         before = reader.bytes_read
         attempts = self._attempts(source, program, reader, chunk, plan)
-        attempts.run.most_s = payload.most_s
+        attempts.run.most_s, attempts.run.spare = payload.most_s, payload.spare
         if ahead:
             prepared = ahead.pop()
             prepared.hand_over(attempts.run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from windrow import data, errors, hep, random
+    from windrow import data, errors, hep, order, random
     from windrow.blocks.results import updown
     from windrow.files import file
     from windrow.pipeline.pipeline import Pipeline
@@ -48,6 +48,7 @@ __all__ = [
     "hep",
     "load",
     "merge",
+    "order",
     "random",
     "ready",
     "resident",
@@ -78,7 +79,7 @@ _HOMES = {
     "task": "windrow.tasks.declare",
     "updown": "windrow.blocks.results",
 }
-_MODULES = ("data", "errors", "hep", "random")
+_MODULES = ("data", "errors", "hep", "order", "random")
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from windrow.core.records import (
     Needs,
     OpenInput,
     Plan,
+    PlanJob,
     Rows,
     RowsReport,
     RunRows,
@@ -539,6 +541,52 @@ def test_new_guards_ask_for_a_plan_that_later_launches_use() -> None:
     assert feeder_of(made).accounts["d"].plan.guards == (("s", "c"),)
     made.tell(*made.finish(A, wall=1.0))
     assert made.queues[A][0].plan.id == 1
+
+
+class AtEveryTask:
+    """An order decision that thinks after every task, and writes down what had not ended then."""
+
+    def __init__(self, *, barrier: bool) -> None:
+        self.barrier = barrier
+        self.unended: list[int] = []
+
+    def due(self, category: str, spent_s: float, windows: int) -> bool:
+        return True
+
+    def replan(self, job: PlanJob) -> Plan:
+        self.unended.append(sum(bundle is not None for bundle in self.feeder.given.values()))
+        return replace(job.plan, id=job.plan.id + 1, order=(f"plan {job.plan.id + 1}",), guards=job.guards)
+
+    feeder: RowFeeder
+
+
+class Telling(World):
+    """Workers whose tasks of rows bring evidence."""
+
+    def finish(self, life: Life, **more: Any) -> list[Event]:
+        if isinstance(self.queues[life][0].task.payload, RunRows):
+            more["evidence"] = Evidence()
+        return super().finish(life, **more)
+
+
+@pytest.mark.parametrize("barrier", [True, False])
+@pytest.mark.parametrize("seed", range(12))
+def test_at_a_barrier_all_tasks_end_before_the_plan_is_made_and_later_ones_have_it(barrier: bool, seed: int) -> None:
+    order = AtEveryTask(barrier=barrier)
+    order.feeder = RowFeeder(known(70, 40, 30), Policies(Fixed(10), order), RowOptions(crashes=99))
+    scheduler = Scheduler(order.feeder, options=Options(restart=True))
+    made = Telling(scheduler, 3, seed=seed, inputs={})
+    made.begin()
+    made.run(faults=0.1 if seed % 2 else 0.0)
+    assert made.end is not None
+    assert made.end.status == "complete"
+    assert sum(part.stop - part.start for part in made.rows_taken()) == 140
+    assert order.unended
+    assert (max(order.unended) == 0) == barrier
+    if barrier and not seed % 2:
+        # Rows that are launched between two plans are launched with the first of them, by all workers.
+        ids = [one.plan.id for one in made.launched if isinstance(one.task.payload, RunRows)]
+        assert ids == sorted(ids)
 
 
 def test_evidence_counts_only_for_accepted_attempts() -> None:

@@ -14,16 +14,18 @@ from hypothesis import strategies as st
 from order_situations import cuts_of, independent_window, make_situation, situations, window_of
 from searching import examples
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED
+from windrow.errors import UsageError
 from windrow.order.model import Lane, Situation
 from windrow.order.published import agreedy, heft, hepframe, path, rank
-from windrow.order.published.propositions import propositions
+from windrow.order.published.propositions import propositions, total_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from windrow.core.records import Window
+    from windrow.order.model import OrderPolicy
 
-POLICIES = {
+POLICIES: dict[str, OrderPolicy] = {
     "agreedy": agreedy.order,
     "heft": heft.order,
     "hepframe": hepframe.order,
@@ -89,12 +91,80 @@ def test_weights_of_70_and_30_percent_can_be_worse_than_doing_nothing() -> None:
     assert cost_per_row(FOUR, FOUR.written) == pytest.approx(7.3225)
 
 
-def test_the_shortest_path_starts_with_the_heaviest() -> None:
-    weight = hepframe.weights(propositions(FOUR))
-    shortest = min(sum(weight[name] for name in one[1:]) for one in itertools.permutations(FOUR.written))
-    found = path.order(FOUR)
-    assert numbers(found) == "3210"
-    assert sum(weight[name] for name in found[1:]) == pytest.approx(shortest)
+def test_the_shortest_path_of_independent_filters_is_the_order_by_rank() -> None:
+    assert numbers(path.order(FOUR)) == "1023"
+
+
+def test_shares_of_a_weight_are_parameters() -> None:
+    """All for filtering: what drops most comes first; all for time: what takes least."""
+    assert numbers(hepframe.HepFrame(filtering=0.7)(FOUR)) == numbers(hepframe.order(FOUR)) == "2103"
+    assert numbers(hepframe.HepFrame(filtering=1.0)(FOUR)) == "2103"
+    assert numbers(hepframe.HepFrame(filtering=0.0)(FOUR)) == "3012"
+    assert hepframe.weights(propositions(FOUR), 0.5)["f2"] == pytest.approx(0.5 * 0.1 + 0.5)
+
+
+def test_what_is_heavy_is_a_parameter_and_is_said() -> None:
+    given_ = situation((1, 1, 8, 1), (independent((0.9, 0.5, 1.0, 0.1), 1000),))
+    assert numbers(hepframe.order(given_)) == "3102"
+    needing = situation((1, 1, 8, 1), given_.windows, needs={"f1": ("f0",), "f3": ("f2",)})
+    assert numbers(hepframe.order(needing)) == "0231"
+    assert numbers(hepframe.HepFrame(heavy=5)(needing)) == "0123"
+    assert hepframe.order.explain(needing) == (
+        "weights of 70 % filtering and 30 % time; moved to a later level are cuts that take over 10 s a row "
+        "(10 times the median) and discard less than 30 % (the median): none"
+    )
+    assert hepframe.HepFrame(heavy=5).explain(needing).endswith("(5 times the median) and discard less than 30 % (the median): 'f2'")  # fmt: skip
+
+
+def test_the_tolerance_of_greedy_orders_is_a_parameter() -> None:
+    nearly = situation((1, 1), (window_of(("f0", "f1"), [(FAILED, PASSED), (PASSED, FAILED)], [19, 20]),))
+    assert numbers(agreedy.order(nearly)) == "01"
+    assert numbers(agreedy.AGreedy(tolerance=1.0)(nearly)) == "10"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: hepframe.HepFrame(filtering=1.1),
+        lambda: hepframe.HepFrame(filtering=float("nan")),
+        lambda: hepframe.HepFrame(heavy=0),
+        lambda: agreedy.AGreedy(tolerance=0),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(wrong: Any) -> None:
+    with pytest.raises(UsageError, match="got"):
+        wrong()
+
+
+@given(situations(most_cuts=6, most_lanes=1, most_others=3).filter(lambda s: len(s.cuts) > 1))
+@settings(max_examples=examples(40))
+def test_no_legal_path_is_shorter(given_: Situation) -> None:
+    """Against every legal order, where a proposition pays for what nobody made before it and discards by itself."""
+    found = propositions(given_)
+
+    def length(cuts: Sequence[str]) -> float:
+        made: set[str] = set()
+        alive, total = 1.0, 0.0
+        for name in cuts:
+            total += alive * total_seconds(given_, {name, *found[name].made} - made)
+            made |= found[name].made
+            alive *= 1 - found[name].discarded
+        return total
+
+    legal = [
+        one
+        for one in itertools.permutations(found)
+        if all(found[name].after <= set(one[:place]) for place, name in enumerate(one))
+    ]
+    taken = [name for name in path.order(given_) if name in found]
+    assert length(taken) <= min(map(length, legal)) * (1 + 1e-9)
+
+
+def test_a_path_that_takes_too_long_to_find_is_that_of_ascending_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_ = situation((1, 5, 2, 1), (independent((0.99, 0.05, 0.5, 0.9), 40_000),), needs={"f1": ("f0",)})
+    assert numbers(path.order(given_)) == "2013"
+    monkeypatch.setattr(path, "TRIES", 1)
+    assert numbers(path.order(given_)) == "2301" == numbers(rank.order(given_))
 
 
 @given(st.lists(st.floats(0.01, 10), min_size=6, max_size=6), st.lists(st.integers(1, 9), min_size=6, max_size=6))
@@ -119,7 +189,8 @@ def test_the_cheapest_available_first_is_not_the_best_order() -> None:
     found = rank.order(given_)
     assert numbers(found) == "2301"
     assert cost_per_row(given_, found) == pytest.approx(5.1775)
-    assert cost_per_row(given_, ("f2", "f0", "f1", "f3")) == pytest.approx(4.99975)
+    assert numbers(path.order(given_)) == "2013"
+    assert cost_per_row(given_, path.order(given_)) == pytest.approx(4.99975)
 
 
 def test_a_needed_cut_comes_before_the_one_that_needs_it() -> None:
@@ -137,7 +208,7 @@ def test_a_needed_cut_comes_before_the_one_that_needs_it() -> None:
         chunk_rows=1e4,
     )
     found = rank.order(given_)
-    assert numbers(found) == "0213"
+    assert numbers(found) == numbers(path.order(given_)) == "0213"
     assert cost_per_row(given_, found) == pytest.approx(10.2025)
 
 
@@ -242,7 +313,9 @@ def test_levels_and_heavy_propositions_that_move_to_later_ones() -> None:
 def test_upward_ranks() -> None:
     # f0 -> f2 -> f3, f1 -> f3: 2 + 3 + 1, 4 + 1, 3 + 1, 1.
     given_ = situation((2, 4, 3, 1, 4.5), needs={"f2": ("f0",), "f3": ("f1", "f2")})
-    assert list(heft.upward_ranks(given_).values()) == [6, 5, 4, 1, 4.5]
+    seconds = {name: step.row_s for name, step in given_.steps.items()}
+    needs = {name: dict.fromkeys(needed, 0.0) for name, needed in given_.needs.items()}
+    assert list(heft.upward_ranks(seconds, needs).values()) == [6, 5, 4, 1, 4.5]
     assert numbers(heft.order(given_)) == "01423"
 
 

@@ -131,7 +131,7 @@ def opened(count: int = ROWS) -> Any:
 
 def run_eagerly(made: wr.Pipeline, **options: Any) -> Any:
     with eager(100), costing({"costly": 1e-4, "cheap": 1e-7}):
-        return made.run(opened(), chunk=200, engine="inline", progress=False, **options)
+        return made.run(opened(), **{"chunk": 200, "engine": "inline", "progress": False, **options})
 
 
 def test_the_cheap_cut_comes_first_and_it_is_said_why() -> None:
@@ -210,6 +210,24 @@ def test_orders_that_mean_nothing_are_refused() -> None:
             slow_first().run(opened(), order=order)
     with eager(), pytest.raises(UsageError, match="list of step names"):
         slow_first().run(opened(), order=lambda _: 7, chunk=200, engine="inline", progress=False)
+
+
+def test_a_policy_with_parameters_is_taken_and_says_what_it_made_of_them() -> None:
+    written = slow_first().run(opened(), order="written", engine="inline", progress=False)
+    for policy in (wr.order.HepFrame(filtering=0.9), wr.order.AGreedy(tolerance=1.0)):
+        result = run_eagerly(slow_first(), order=policy)
+        assert result.order[-1][1] == ("cheap", "costly")
+        assert result["total"] == written["total"]
+        assert f"as the policy {policy!r} says: " in result.order[-1][2]
+    named = run_eagerly(slow_first(), order="hepframe")
+    assert "weights of 70 % filtering and 30 % time" in str(named.explain())
+
+
+def test_chunks_end_before_the_order_by_path_is_worked_out() -> None:
+    """With as many workers as one likes: the chunks between two checkpoints have one order, then all have the next."""
+    result = run_eagerly(slow_first(), order="path", workers=3, engine="threads")
+    assert result.order[-1][1] == ("cheap", "costly")
+    assert result["total"] == run_eagerly(slow_first(), order="written")["total"]
 
 
 def test_a_barrier_stays_where_it_is() -> None:

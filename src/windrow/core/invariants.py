@@ -321,7 +321,8 @@ def _progress(scheduler: Scheduler) -> None:
     if scheduler.finished:
         return
     delayed = any(node.state is TaskState.DELAYED for node in scheduler.graph.open.values())
-    under_way = scheduler.queues.attempts or scheduler.outputs.fetching or delayed or not scheduler.closed
+    planning = feeder is not None and not all(one.wants_plan(due=True) for one in feeder.accounts.values())
+    under_way = scheduler.queues.attempts or scheduler.outputs.fetching or delayed or planning or not scheduler.closed
     if not scheduler.workers.alive:
         _check(scheduler.workers.no_workers_failure() is None, "nobody is left, and the run has not ended")
     usable = any(worker.open for worker in scheduler.workers.alive.values()) and not scheduler.workers.starting

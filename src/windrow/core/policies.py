@@ -140,6 +140,8 @@ class ShapePolicy(Protocol):
 class OrderPolicy(Protocol):
     """What to run first; ``replan`` is called by the loop, apart from the scheduler."""
 
+    barrier: bool  #: before a plan that is due is asked for all tasks end, and none begins before it is there
+
     def due(self, category: str, spent_s: float, windows: int) -> bool:
         """Say whether to think again, after an accepted attempt that brought so many windows.
 
@@ -152,6 +154,8 @@ class OrderPolicy(Protocol):
 
 class KeepOrder:
     """The order decision that never moves anything: it only takes new guards into the plan."""
+
+    barrier = False
 
     def due(self, category: str, spent_s: float, windows: int) -> bool:  # noqa: ARG002 - a Protocol's
         return False

@@ -103,6 +103,7 @@ class RowFeeder:
         self.window = policies.shape.window(None)  #: how many tasks a worker may have at a time
         self._forgotten = False  #: the run has failed: no result counts any more
         self._stopped = False
+        self._barrier: Account | None = None  #: whose plan all tasks wait for
         self._row_task = Task(0, "", needs=options.needs, twin=True)[
             8:
         ]  #: what tasks of rows have in common: from needs on
@@ -125,6 +126,10 @@ class RowFeeder:
     def next(self, life: Life) -> Task | None:
         """Cut rows of the input that a worker has open, of one that nobody works on, open the next, or cut any rows."""
         if self._stopped:
+            return None
+        if self._barrier is not None:
+            if not any(self.given.values()):  # all tasks of rows have ended
+                self._ask_for_plan(self._barrier, due=True)
             return None
         inputs = self.inputs
         one = self._at.get(life)
@@ -285,7 +290,9 @@ class RowFeeder:
         if evidence is not None:
             account.learn(evidence)
             due = self.policies.order.due(category, account.spent_s, len(evidence.windows))
-            if due or evidence.guards:
+            if due and self.policies.order.barrier:
+                self._barrier = self._barrier or account
+            elif due or evidence.guards:
                 self._ask_for_plan(account, due=due)
 
     def failed(self, task: Task, failure: Failure) -> bool:
@@ -418,6 +425,8 @@ class RowFeeder:
             raise InternalError(
                 f"{plan} must have an id above {account.plan.id} and keep every guard of {list(account.guards)}"
             )
+        if account is self._barrier:
+            self._barrier = None
         self._ask_for_plan(account)
 
     def blame_order(self, category: str) -> None:

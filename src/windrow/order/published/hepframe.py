@@ -9,8 +9,8 @@ an artificial dependency, which moves them to a later level.
 What was left open, and how it is read here:
 
 - *The weight.* No normalisation is given. The text says lighter ones come first, and heavy, weakly filtering ones
-  later, hence 0.7 * (1 - discarded) + 0.3 * time / longest time.
-- *Heavy and weakly filtering.* No threshold is given. Heavy takes ``HEAVY`` times the median, weakly filtering
+  later, hence 0.7 * (1 - discarded) + 0.3 * time / longest time; the shares are the user's to tune (``filtering``).
+- *Heavy and weakly filtering.* No threshold is given. Heavy takes ``heavy`` times the median, weakly filtering
   discards less than the median. Such a proposition waits for all that do not wait, by dependencies, for one of its kind;
   in the paper's figure 5 it waits for all others.
 - *The barrier.* It keeps cores from starting a level of an element too early. Where all rows of a block take a step
@@ -23,9 +23,12 @@ The weights do not estimate a cost, so the order may be worse than the written o
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from windrow.order.published.propositions import full_order, propositions
+from windrow.errors import UsageError
+from windrow.order.published.propositions import Rule, full_order, propositions
+from windrow.order.reasons import duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,33 +36,80 @@ if TYPE_CHECKING:
     from windrow.order.model import Situation
     from windrow.order.published.propositions import Proposition
 
-#: The paper's default shares of a weight.
-DISCARDED, TIME = 0.7, 0.3
-#: How many times the median time is heavy. The paper moves propositions that take "considerably longer"; an order of
-#: magnitude is the least that this can mean, and its own cases differ by up to six.
-HEAVY = 10.0
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HepFrame(Rule):
+    """HEP-Frame's table of levels, ``order="hepframe"``, with its parameters.
+
+    Parameters
+    ----------
+    filtering
+        The share of a weight that is for the rows a cut discards; the rest is for its time. 0.7 is the paper's default.
+    heavy
+        A cut that takes more than so many times the median and discards less than the median is moved to a later level.
+        The paper moves those that take "considerably longer": ten times is the least that this can mean, and its own
+        cases differ by up to six orders of magnitude.
+    """
+
+    filtering: float = 0.7
+    heavy: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.filtering <= 1:
+            raise UsageError(f"filtering= is a share from 0 to 1, the rest is for time; got {self.filtering}")
+        if not self.heavy >= 1:
+            raise UsageError(f"heavy= is how many times the median is heavy, at least 1; got {self.heavy}")
+
+    def __call__(self, situation: Situation) -> tuple[str, ...]:
+        """Go through the table level by level, the lightest first within each."""
+        found = propositions(situation)
+        weight = weights(found, self.filtering)
+        level = _levels(found, _threshold(found, self.heavy).later(found))
+        chosen = sorted(found, key=lambda name: (level[name], weight[name], found[name].place))
+        return full_order(situation, chosen)
+
+    def explain(self, situation: Situation) -> str:
+        found = propositions(situation)
+        threshold = _threshold(found, self.heavy)
+        later = threshold.later(found)
+        moved = ", ".join(repr(name) for name in found if name in later) or "none"
+        return (
+            f"weights of {percent(self.filtering)} filtering and {percent(1 - self.filtering)} time; moved to a later "
+            f"level are cuts that take over {duration(threshold.seconds)} a row ({self.heavy:g} times the median) and "
+            f"discard less than {percent(threshold.discarded)} (the median): {moved}"
+        )
 
 
-def order(situation: Situation) -> tuple[str, ...]:
-    """Go through the table level by level, the lightest first within each."""
-    found = propositions(situation)
-    weight = weights(found)
-    level = _levels(found)
-    chosen = sorted(found, key=lambda name: (level[name], weight[name], found[name].place))
-    return full_order(situation, chosen)
+order = HepFrame()
 
 
-def weights(found: Mapping[str, Proposition]) -> dict[str, float]:
+def weights(found: Mapping[str, Proposition], filtering: float = HepFrame().filtering) -> dict[str, float]:
     """Weigh propositions: the less one discards and the longer it takes, the heavier it is."""
     longest = max((one.seconds for one in found.values()), default=0.0)
     return {
-        name: DISCARDED * (1 - one.discarded) + (TIME * one.seconds / longest if longest > 0 else 0.0)
+        name: filtering * (1 - one.discarded) + ((1 - filtering) * one.seconds / longest if longest > 0 else 0.0)
         for name, one in found.items()
     }
 
 
-def _levels(found: Mapping[str, Proposition]) -> dict[str, int]:
-    later = _moved_to_later_levels(found)
+class _Threshold(NamedTuple):
+    """Above which time and below which share of discarded rows a proposition is heavy and filters weakly."""
+
+    seconds: float
+    discarded: float
+
+    def later(self, found: Mapping[str, Proposition]) -> set[str]:
+        return {name for name, one in found.items() if one.seconds > self.seconds and one.discarded < self.discarded}
+
+
+def _threshold(found: Mapping[str, Proposition], heavy: float) -> _Threshold:
+    if not found:
+        return _Threshold(0.0, 0.0)
+    usual_s = statistics.median(one.seconds for one in found.values())
+    return _Threshold(heavy * usual_s, statistics.median(one.discarded for one in found.values()))
+
+
+def _levels(found: Mapping[str, Proposition], later: set[str]) -> dict[str, int]:
     early = {name for name, one in found.items() if not later & {name, *one.after}}
     level: dict[str, int] = {}
     # Nobody in ``early`` waits for anybody else, so in this sequence everybody comes after those it waits for.
@@ -67,11 +117,3 @@ def _levels(found: Mapping[str, Proposition]) -> dict[str, int]:
         above = found[name].after | (early if name in later else frozenset())
         level[name] = max((level[need] + 1 for need in above), default=0)
     return level
-
-
-def _moved_to_later_levels(found: Mapping[str, Proposition]) -> set[str]:
-    if not found:
-        return set()
-    usual_s = statistics.median(one.seconds for one in found.values())
-    usual_discarded = statistics.median(one.discarded for one in found.values())
-    return {name for name, one in found.items() if one.seconds > HEAVY * usual_s and one.discarded < usual_discarded}

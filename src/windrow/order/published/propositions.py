@@ -43,6 +43,19 @@ class Proposition:
     discarded: float  #: the share of rows that it discards alone
 
 
+class Rule:
+    """A published policy with parameters: called with a situation it gives an order."""
+
+    __slots__ = ()
+
+    def __call__(self, situation: Situation) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def explain(self, situation: Situation) -> str:
+        """Say what the parameters made of a situation."""
+        raise NotImplementedError
+
+
 class Verdicts:
     """What the cuts say of all sampled rows, as far as it decides whether a row is still in a lane."""
 

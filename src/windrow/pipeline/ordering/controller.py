@@ -23,7 +23,7 @@ from windrow.order.control.how_much import FEW, NO_SAMPLE, Sampling, how_much
 from windrow.order.control.when import Checkpoints
 from windrow.pipeline.definition.definition import dependencies
 from windrow.pipeline.ordering.order_file import FrozenOrders
-from windrow.pipeline.ordering.policies import AS_ASKED, choose, load
+from windrow.pipeline.ordering.policies import AS_ASKED, WITH_BARRIER, choose, load
 from windrow.pipeline.ordering.situation import affine, constraints, fitting_guards, make_situation, step_costs
 from windrow.shape.blocks import block_rows
 
@@ -85,6 +85,7 @@ class OrderController:
     ) -> None:
         self.definition = definition
         self.policy = policy  #: a name or a function; None: orders change only to keep guards
+        self.barrier = policy == WITH_BARRIER
         self.guards: set[tuple[str, str]] = set()
         self.fixed = dict(fixed)  #: dataset -> why its order is not moved
         self.planning_s = 0.0

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Names of policies that look at what was measured, apart from "adaptive": modules of ``windrow.order.published``.
 POLICIES = ("hepframe", "path", "rank", "agreedy", "heft")
+#: The one at whose checkpoints all chunks end, as it was published.
+WITH_BARRIER = "path"
 #: The policy that keeps the order it is given; rows are looked at for the cutflow's sake.
 AS_ASKED = "as asked"
 
@@ -26,7 +28,7 @@ def load(policy: Any) -> None:
 
 
 def choose(policy: Any, situation: Situation, effort: float = 1.0) -> Decision:
-    """Ask a policy: "adaptive", one of ``POLICIES``, or a user's function of a situation.
+    """Ask a policy: "adaptive", one of ``POLICIES``, a rule of ``windrow.order``, or a user's function of a situation.
 
     ``effort`` is the share of the usual work that planning may take at most.
     """
@@ -34,11 +36,15 @@ def choose(policy: Any, situation: Situation, effort: float = 1.0) -> Decision:
         from windrow.order.adaptive import adaptive
 
         return adaptive(situation, effort=effort)
+    from windrow.order.published.propositions import Rule
+
     if policy == AS_ASKED:
         order, why = situation.current, "as asked for with order="
-    elif isinstance(policy, str):
-        order = import_module(f"windrow.order.published.{policy}").order(situation)
-        why = f"as the policy {policy!r} says"
+    elif isinstance(policy, str | Rule):
+        rule = import_module(f"windrow.order.published.{policy}").order if isinstance(policy, str) else policy
+        order, why = rule(situation), f"as the policy {policy!r} says"
+        if isinstance(rule, Rule):
+            why += f": {rule.explain(situation)}"
     else:
         order, why = repair(_of_user(policy, situation), situation.needs), "as the function given as order= says"
     from windrow.order.cost import expected_cost

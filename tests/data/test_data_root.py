@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 import windrow.data
 from searching import few_by_day
+from windrow.data.formats import ttree
 from windrow.data.formats.baskets import BasketFile
 from windrow.data.formats.reader import translated
+from windrow.data.formats.tree_head import read_head
 from windrow.data.formats.ttree import TTreeReader, leaves
 from windrow.errors import CorruptFileError, MissingColumnError, MissingFileError, MissingTreeError, UsageError
 
@@ -458,3 +460,70 @@ def test_copies_are_told_apart_from_replacements(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "x.root", tmp_path / "y.root")
     same_uuid = {open_one(tmp_path / f"{name}.root").info.identity for name in "xy"}
     assert len(same_uuid) == 1
+
+
+# -- what a tree says of itself --------------------------------------------------------------------
+
+
+def both_layouts(path: Path, tree: str) -> tuple[Any, Any]:
+    """Return the layout as it is read lean, and as uproot tells it."""
+    with uproot.open(path) as file, pytest.MonkeyPatch.context() as patch:
+        assert read_head(file, tree) is not None
+        lean = ttree.ttree_layout(file, tree, None)
+        patch.setattr(ttree, "read_head", lambda *_: None)
+        return lean, ttree.ttree_layout(file, tree, None)
+
+
+@pytest.mark.samples
+@pytest.mark.parametrize("name", ["nanoaodv5_sample.root", "nano_dy.root", "nano_dimuon.root", "nano_dy_empty.root"])
+def test_a_tree_of_plain_branches_is_described_as_by_uproot(samples: Path, name: str) -> None:
+    lean, through_uproot = both_layouts(samples / name, "Events")
+    assert lean == through_uproot
+    assert len(lean.info.columns) > 1000
+
+
+@given(sizes=st.lists(st.integers(0, 30), min_size=1, max_size=15))
+def test_a_written_tree_is_described_as_by_uproot(tmp_path_factory: pytest.TempPathFactory, sizes: list[int]) -> None:
+    path = tmp_path_factory.mktemp("head") / "tree.root"
+    write_tree(path, sizes)
+    lean, through_uproot = both_layouts(path, "dir/Events")
+    assert lean == through_uproot
+
+
+def write_odd(path: Path, kind: str) -> None:
+    values = np.arange(6.0)
+    columns: dict[str, Any] = {"x": values}
+    if kind == "vectors":
+        columns["v"] = values.reshape(2, 3)[[0, 1, 0, 1, 0, 1]]
+    elif kind == "texts":
+        columns["t"] = ["a"] * 6
+    with uproot.recreate(path) as file:
+        file.mktree("Events", {"x": "f8", **({"v": ("f8", (3,))} if kind == "vectors" else {"t": "string"})})
+        file["Events"].extend(columns)
+
+
+@pytest.mark.parametrize("kind", ["vectors", "texts"])
+def test_a_tree_with_other_branches_is_left_to_uproot(tmp_path: Path, kind: str) -> None:
+    write_odd(tmp_path / "odd.root", kind)
+    with uproot.open(tmp_path / "odd.root") as file:
+        assert read_head(file, "Events") is None
+        columns = ttree.ttree_layout(file, "Events", None).info.columns
+    assert columns["x"].kind == "flat"
+    assert columns["v" if kind == "vectors" else "t"].kind == "other"
+
+
+@given(data=st.data())
+def test_a_damaged_head_is_refused_or_read_but_never_breaks(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("head") / "tree.root"
+    write_tree(path, [5, 7])
+    with uproot.open(path) as file:
+        chunk, cursor = file.key("dir/Events").get_uncompressed_chunk_cursor()
+        damaged = bytearray(chunk.raw_data.tobytes())
+        for _ in range(data.draw(st.integers(1, 3))):
+            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+        chunk = SimpleNamespace(raw_data=np.frombuffer(bytes(damaged), np.uint8))
+        key = SimpleNamespace(fClassName="TTree", get_uncompressed_chunk_cursor=lambda: (chunk, cursor))
+        head = read_head(SimpleNamespace(key=lambda _: key), "dir/Events")
+    assert head is None or isinstance(head.rows, int)

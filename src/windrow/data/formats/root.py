@@ -33,10 +33,9 @@ def open_root(source: Input, grid: int | None = None, layout: Any = None) -> Rea
     try:
         with translated(source.label):
             path, kind = _find_tree(handle, source)
-            tree = handle[path]
             if kind == RNTUPLE:
-                return RNTupleReader(source, handle, tree, grid, layout)
-            return TTreeReader(source, ttree_layout(handle, path, tree, grid), handle)
+                return RNTupleReader(source, handle, handle[path], grid, layout)
+            return TTreeReader(source, ttree_layout(handle, path, grid), handle)
     except BaseException:
         handle.close()
         raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import uproot
@@ -18,6 +18,7 @@ from windrow.data.base import ColumnInfo, FileInfo
 from windrow.data.formats.baskets import BasketFile, Baskets, Unsupported
 from windrow.data.formats.reader import FileReader, describe_file
 from windrow.data.formats.root_files import open_file, remote_file
+from windrow.data.formats.tree_head import Clusters, Head, read_head
 from windrow.data.paths import is_remote
 from windrow.data.remote.file import RemoteFile
 from windrow.data.skim.record import record_of_root
@@ -113,8 +114,40 @@ class TTreeReader(FileReader):
 # -- layout ---------------------------------------------------------------------------------------
 
 
-def ttree_layout(handle: Any, path: str, tree: Any, grid: int | None) -> TTreeLayout:
-    rows = int(tree.num_entries)
+def ttree_layout(handle: Any, path: str, grid: int | None) -> TTreeLayout:
+    head = read_head(handle, path)
+    clusters: Clusters | None
+    if head is not None:
+        rows, clusters = head.rows, head.clusters
+        columns, baskets = _described(head)
+    else:
+        tree = handle[path]
+        rows, clusters = int(tree.num_entries), _clusters(tree)
+        columns, baskets = _described_by_uproot(tree, rows)
+    borders = _file_borders(rows, clusters, [one.entries for one in baskets.values()])
+    info = describe_file(rows, borders, grid, columns, str(handle.file.uuid), record_of_root(handle))
+    return TTreeLayout(path=path, info=info, baskets=baskets)
+
+
+def _described(head: Head) -> tuple[dict[str, ColumnInfo], dict[str, Baskets]]:
+    columns: dict[str, ColumnInfo] = {}
+    baskets: dict[str, Baskets] = {}
+    for one in head.branches:
+        if one.entries[-1] != head.rows:
+            continue  # as below
+        name = one.name.rstrip(".")
+        kind: Literal["flat", "jagged"] = "flat" if one.counter is None else "jagged"
+        columns[name] = ColumnInfo(
+            name=name, kind=kind, dtype=one.stored.newbyteorder("="), counter=one.counter, stored_bytes=one.stored_bytes
+        )
+        baskets[name] = Baskets(
+            name=name, path=one.name, plain=True, stored=one.stored, jagged=kind == "jagged", counter=one.counter,
+            entries=one.entries, seeks=one.seeks, sizes=one.sizes,
+        )  # fmt: skip
+    return columns, baskets
+
+
+def _described_by_uproot(tree: Any, rows: int) -> tuple[dict[str, ColumnInfo], dict[str, Baskets]]:
     columns: dict[str, ColumnInfo] = {}
     baskets: dict[str, Baskets] = {}
     for name, (place, branch) in leaves(tree).items():
@@ -138,9 +171,7 @@ def ttree_layout(handle: Any, path: str, tree: Any, grid: int | None) -> TTreeLa
             seeks=tuple(branch.member("fBasketSeek")[:count].tolist()),
             sizes=tuple(branch.member("fBasketBytes")[:count].tolist()),
         )
-    borders = _file_borders(tree, rows, [one.entries for one in baskets.values()])
-    info = describe_file(rows, borders, grid, columns, str(handle.file.uuid), record_of_root(handle))
-    return TTreeLayout(path=path, info=info, baskets=baskets)
+    return columns, baskets
 
 
 def leaves(tree: Any) -> dict[str, tuple[str, Any]]:
@@ -195,16 +226,15 @@ def _plain(column: ColumnInfo, branch: Any, meaning: Any) -> np.dtype[Any] | Non
     return stored if stored.newbyteorder("=") == column.dtype else None
 
 
-def _file_borders(tree: Any, rows: int, all_entries: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def _clusters(tree: Any) -> Clusters | None:
+    with suppress(KeyError, TypeError, AttributeError):
+        ends, sizes = (tree.member(name).tolist() for name in ("fClusterRangeEnd", "fClusterSize"))
+        return ends, sizes, int(tree.member("fAutoFlush"))
+    return None
+
+
+def _file_borders(rows: int, said: Clusters | None, all_entries: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """Return the clusters if the baskets respect them, else the borders all baskets share."""
     common = common_borders(all_entries)
-    with suppress(KeyError, TypeError, AttributeError):
-        clusters = cluster_borders(
-            rows,
-            tree.member("fClusterRangeEnd").tolist(),
-            tree.member("fClusterSize").tolist(),
-            int(tree.member("fAutoFlush")),
-        )
-        if clusters and set(clusters).issubset(common):
-            return clusters
-    return common
+    clusters = () if said is None else cluster_borders(rows, *said)
+    return clusters if clusters and set(clusters).issubset(common) else common

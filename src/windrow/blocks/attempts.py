@@ -8,31 +8,26 @@ the end of the attempt - or, with ``on_error="skip"``, a reason to go on without
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from windrow.blocks.chunk import ChunkRun
 from windrow.blocks.failing import RowSearch, RowsFailed
-from windrow.blocks.parts import take_part
 from windrow.blocks.probe import Seen, probe, terrain
 from windrow.blocks.selection import Selection
 from windrow.core.records import Evidence
 from windrow.errors import DataError, InternalError, RowPurityError, WindrowError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from windrow.blocks.calls import Meter
-    from windrow.blocks.chunk import Partial
+    from windrow.blocks.chunk import ChunkRun, Partial
     from windrow.blocks.failing import LeftOut
-    from windrow.blocks.parts import UnitPart
     from windrow.blocks.program import BoundStep
     from windrow.core.records import Plan, StepCost
 
     Guards = tuple[tuple[str, str], ...]  #: (step, cut that protects it)
-
-Made = TypeVar("Made")
 
 #: What no other order would mend.
 NOT_THE_ORDER = (RowPurityError, DataError, InternalError)
@@ -72,25 +67,18 @@ class Attempts:
         )
 
     def partial(self) -> Partial:
-        """Do the chunk; raises what it fails with, if it does."""
-        return self._until_done(ChunkRun.run)
-
-    def part(self) -> UnitPart:
-        """Do the steps of a chunk that is a part of a unit."""
-        return self._until_done(take_part)
-
-    def _until_done(self, do: Callable[[ChunkRun], Made]) -> Made:
+        """Do the chunk, or the steps of a part of a unit; raises what it fails with, if it does."""
         while True:
             try:
-                return self._once(do)
+                return self._once()
             except RowsFailed as failed:
                 self.left_out.update({row.row: row for row in failed.rows})
                 self.run = self.run.again(self.run.order, self._rest())
 
-    def _once(self, do: Callable[[ChunkRun], Made]) -> Made:
+    def _once(self) -> Partial:
         planned = self.run
         try:
-            return do(planned)
+            return planned.run()
         except WindrowError as error:
             # Also what Windrow's own functions raise inside a step: a mean below zero, say, for random numbers.
             if not planned.moved or isinstance(error, NOT_THE_ORDER):
@@ -100,7 +88,7 @@ class Attempts:
         culprit = None
         if early.facts.get("stop") == early.facts.get("start", -2) + 1:
             culprit = self.run.watched = early.facts["start"] - planned.start
-        made = do(self.run)
+        made = self.run.run()
         step = planned.program.steps.get(str(early.facts.get("step")))
         if step is not None:
             self._guards = self._protecting(planned, step, culprit)

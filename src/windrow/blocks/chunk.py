@@ -79,6 +79,8 @@ class Chunk:
 class ChunkRun:
     """One attempt at one chunk in one order."""
 
+    recorder = CountRecorder
+
     def __init__(
         self,
         program: Program,
@@ -109,7 +111,7 @@ class ChunkRun:
         self.moved = program.needed(order) != program.written  #: whether steps run in another order than written
         self.watched: int | None = None  #: a row of which is noted what removes it
         self.removed: dict[int, str] = {}  #: lane -> the cut that removed that row
-        self.counts = CountRecorder(self)
+        self.counts = self.recorder(self)
         self.varied: dict[str, bool] = {}  #: weights that ran, and whether they have variations
         self.forced = forced  #: call everything, even on no rows, to learn what an empty lane gives
         self.failed_empty: dict[str, str] = {}  #: steps and outputs that fail on no rows, and how
@@ -131,7 +133,7 @@ class ChunkRun:
         """Give this attempt up for another one, on some of the rows; what was read is not read again."""
         self.caller.clear()
         self._answers.clear()
-        run = ChunkRun(
+        run = type(self)(
             self.program, self.store.reader, self.chunk, order, self.caller.blocks, self.caller.block_rows,
             stopping=self._stopping, rows=rows, store=self.store,
         )  # fmt: skip
@@ -214,14 +216,14 @@ class ChunkRun:
         except StepError as error:
             self._leave_out_rows(step, rows, error)
             # In a moved order the step may just be too early: the chunk is done again in the written one.
-            if self.moved or isinstance(error, RowPurityError) or not self._give_up(step, rows):
+            if self.moved or isinstance(error, RowPurityError) or not self.give_up_lanes(step, rows):
                 raise
             rows = self.alive(step.lanes)
             value = self._answer(step, rows, meter) if rows.count else None
         if step.kind == "cut":
             assert value is None or isinstance(value, Verdict)
             meter.rows_out += int(value.passed.sum()) if value is not None else 0
-            self._cut(step, rows, value)
+            self.shrink(step, rows, value)
         elif step.kind == "weight":
             meter.rows_out += rows.count
             self.varied[step.name] = isinstance(value, UpDown)
@@ -265,7 +267,7 @@ class ChunkRun:
             if found:
                 raise RowsFailed(found)
 
-    def _give_up(self, step: BoundStep, rows: Selection) -> bool:
+    def give_up_lanes(self, step: BoundStep, rows: Selection) -> bool:
         """Empty the optional lanes on whose own rows a step fails; say whether there were any."""
         lanes = self.program.lanes
         optional = [n for n in step.lanes if lanes[n].optional]
@@ -331,8 +333,13 @@ class ChunkRun:
 
     # -- cuts --------------------------------------------------------------------------------
 
-    def _cut(self, step: BoundStep, rows: Selection, verdict: Verdict | None) -> None:
-        nan = rows_reading_nan(self.store, step.arguments, rows) if verdict is not None else None
+    def nan_rows(self, step: BoundStep, rows: Selection) -> NDArray[np.bool_] | None:
+        """Say which of the rows have NaN in a column that a step reads; None if there are none."""
+        return rows_reading_nan(self.store, step.arguments, rows)
+
+    def shrink(self, step: BoundStep, rows: Selection, verdict: Verdict | None) -> None:
+        """Take the rows out of the lanes that a cut rejects, and count."""
+        nan = None if verdict is None else self.nan_rows(step, rows)
         after: dict[tuple[int, bool], Selection] = {}
         for lane_number in step.lanes:
             lane = self.program.lanes[lane_number]

@@ -1,8 +1,10 @@
 """Parts of a unit: steps run on each part by itself, outputs once for the unit, from what its parts hand over.
 
 Sums of floats depend on what is added first, so outputs and weighted counts are made unit by unit whatever the chunks are.
-A part hands over which rows each lane has left after each cut, the weights, and the columns that outputs and files need
-of the rows that are left. What is read from the file is not handed over: the unit reads it again, late, as any chunk does.
+A part hands over a bit for every row that a cut was asked about, the weights, and the columns that outputs and files need of
+the rows that are left. Which rows each lane has follows from the bits, however many lanes there are: the unit goes through its
+steps once more with the answers that its parts got. What is read from the file is not handed over: the unit reads it again,
+late, as any chunk does.
 """
 
 from __future__ import annotations
@@ -14,29 +16,45 @@ import awkward as ak
 import numpy as np
 
 from windrow.blocks.chunk import ChunkRun
-from windrow.blocks.columns import concatenate
+from windrow.blocks.columns import concatenate, take
+from windrow.blocks.cutflow_counts import INITIAL
+from windrow.blocks.failing import MOST_ROWS, RowSearch, RowsFailed
+from windrow.blocks.results import UpDown, Verdict, fewer_rows, joined
 from windrow.blocks.selection import Selection, union
+from windrow.errors import StepError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from windrow.blocks.calls import Meter
     from windrow.blocks.chunk import Chunk, Partial
-    from windrow.blocks.program import Program
+    from windrow.blocks.failing import LeftOut
+    from windrow.blocks.program import BoundStep, Program
     from windrow.core.records import Window
     from windrow.data.base import Reader
 
-    Rows = NDArray[np.int64]  #: of the file, ascending
+    Mask = NDArray[np.bool_]
 
 
-class CutLine(NamedTuple):
-    """What one cut did in one lane."""
+class CutAnswer(NamedTuple):
+    """What a cut said of the rows that it was asked about, a bit each."""
 
-    lane: int
-    cut: str
-    rows: tuple[Rows, Rows, Rows | None, Rows | None]  #: entered, passed, undefined, NaN
-    weights: tuple[str, ...]  #: that had run before it
+    rows: int
+    passed: NDArray[np.uint8]
+    undefined: NDArray[np.uint8] | None  #: None where there are no such rows
+    nan: NDArray[np.uint8] | None
+
+    @property
+    def verdict(self) -> Verdict:
+        passed = self.unpacked(self.passed)
+        return Verdict(passed, None if self.undefined is None else self.unpacked(self.undefined))
+
+    def unpacked(self, bits: NDArray[np.uint8] | None) -> Mask:
+        if bits is None:
+            return np.zeros(self.rows, dtype=bool)
+        return np.unpackbits(bits, count=self.rows).astype(bool)
 
 
 @dataclass(slots=True)
@@ -46,67 +64,89 @@ class UnitPart:
     start: int  #: rows of the file
     stop: int
     order: tuple[str, ...]
-    rows: Rows  #: that the run wants
-    lanes: list[Rows]  #: by lane: the rows that are left
-    made: dict[str, tuple[Rows, Any]]  #: columns and weights
-    varied: dict[str, bool]  #: weights that ran, and whether they have variations
-    initial: tuple[str, ...]  #: weights that had run before the first cut
-    lines: list[CutLine]
+    rows: NDArray[np.int64] | None  #: of the part, that were run; None: all
+    cuts: dict[str, CutAnswer]
+    weights: dict[str, Any]  #: of the rows that they were asked about
+    columns: dict[str, Any]  #: of the rows that are left to whoever reads them
+    given_up: dict[str, dict[int, str]]  #: by step: the lanes that it fails for, and how
     windows: dict[int, Window]  #: what all cuts say of some of the rows
+    failed: tuple[str, ...] = ()  #: for each row that was left out: what raised
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes to carry."""
+        answers = [one for answer in self.cuts.values() for one in answer[1:]]
+        weights = [one for weight in self.weights.values() for one in getattr(weight, "parts", (weight,))]
+        return sum(int(one.nbytes) for one in (*answers, *weights, *self.columns.values()) if one is not None)
 
 
-@dataclass(slots=True)
-class CutNotes:
-    """What a recorder of counts would be told, noted until the whole unit is there."""
+class _NoCounts:
+    """Stands where counts are recorded: those of a part follow from what it hands over."""
 
-    run: ChunkRun
-    initial: tuple[str, ...] = ()
-    lines: list[CutLine] = field(default_factory=list)
+    def __init__(self, run: ChunkRun) -> None:
+        """Record nothing."""
 
     def record_initial(self) -> None:
-        self.initial = tuple(self.run.varied)
+        """All rows are there."""
 
-    def record_cut(
-        self,
-        lane: int,
-        cut: str,
-        entered: Selection,
-        passed: Selection,
-        undefined: Selection | None = None,
-        nan: Selection | None = None,
-    ) -> None:
-        start = self.run.start
-        rows = entered.positions() + start, passed.positions() + start
-        odd = tuple(None if one is None else one.positions() + start for one in (undefined, nan))
-        self.lines.append(CutLine(lane, cut, (*rows, *odd), tuple(self.run.varied)))  # type: ignore[arg-type]
+    def record_cut(self, *rows: Any) -> None:
+        """A cut was made."""
 
 
-def take_part(run: ChunkRun) -> UnitPart:
-    """Run the steps of a chunk that is a part of a unit, and give what the unit needs of it."""
-    notes = CutNotes(run)
-    run.counts = notes  # type: ignore[assignment]
-    run.run_steps()
-    start, length = run.start, run.store.length
-    made: dict[str, tuple[Rows, Any]] = {}
-    for name, lanes in _columns_needed(run.program).items():
-        rows = union([run.selections[lane] for lane in lanes])
-        if rows.count:
-            values = run.store.made(name, rows)
-            made[name] = rows.positions() + start, ak.materialize(values) if isinstance(values, ak.Array) else values
-    for name, has_variations in run.varied.items():
-        for one in (name, f"{name} up", f"{name} down") if has_variations else (name,):
-            home, values = run.store.made_for(one)
-            if home.count:
-                made[one] = home.positions() + start, values
-    return UnitPart(
-        start=start, stop=start + length, order=run.order, rows=run.rows.positions() + start,
-        lanes=[one.positions() + start for one in run.selections], made=made, varied=dict(run.varied),
-        initial=notes.initial, lines=notes.lines, windows=run.windows,
-    )  # fmt: skip
+class PartRun(ChunkRun):
+    """One attempt at a chunk that is a part of a unit: its steps are run, and its outputs left to the unit."""
+
+    recorder: Any = _NoCounts
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._answered: dict[str, CutAnswer] = {}
+        self._nan: Mask | None = None
+        self._given_up_at: dict[str, dict[int, str]] = {}
+
+    def run(self) -> UnitPart:  # type: ignore[override]  # what a part makes is no partial
+        self.run_steps()
+        everything = self.rows.count == self.store.length
+        columns: dict[str, Any] = {}
+        for name, lanes in columns_needed(self.program).items():
+            rows = union([self.selections[lane] for lane in lanes])
+            if rows.count:
+                values = self.store.made(name, rows)
+                columns[name] = ak.to_packed(ak.materialize(values)) if isinstance(values, ak.Array) else values
+        return UnitPart(
+            start=self.start, stop=self.start + self.store.length, order=self.order,
+            rows=None if everything else self.rows.positions(), cuts=self._answered,
+            weights={name: self._weight(name) for name in self.varied}, columns=columns,
+            given_up=self._given_up_at, windows=self.windows,
+        )  # fmt: skip
+
+    def _weight(self, name: str) -> Any:
+        names = (name, f"{name} up", f"{name} down") if self.varied[name] else (name,)
+        values = [self.store.made_for(one)[1] for one in names]
+        return UpDown(*values) if len(values) > 1 else values[0]
+
+    def nan_rows(self, step: BoundStep, rows: Selection) -> Mask | None:
+        self._nan = super().nan_rows(step, rows)
+        return self._nan
+
+    def shrink(self, step: BoundStep, rows: Selection, verdict: Verdict | None) -> None:
+        self._nan = None
+        super().shrink(step, rows, verdict)
+        if verdict is not None:
+            masks = (verdict.passed, verdict.undefined, self._nan)
+            packed = [None if mask is None else np.packbits(mask) for mask in masks]
+            self._answered[step.name] = CutAnswer(rows.count, *packed)  # type: ignore[arg-type]
+
+    def give_up_lanes(self, step: BoundStep, rows: Selection) -> bool:
+        before = set(self.given_up)
+        found = super().give_up_lanes(step, rows)
+        lanes = {lane: why for lane, why in self.given_up.items() if lane not in before}
+        self._given_up_at.setdefault(step.name, {}).update(lanes)
+        return found
 
 
-def _columns_needed(program: Program) -> dict[str, list[int]]:
-    """Say which made columns outputs and files read, and in which lanes."""
+def columns_needed(program: Program) -> dict[str, list[int]]:
+    """Say which made columns outputs and files read, and in which lanes; weights are handed over anyway."""
     needed: dict[str, list[int]] = {}
     for output in program.outputs:
         for argument in output.arguments:
@@ -118,88 +158,152 @@ def _columns_needed(program: Program) -> dict[str, list[int]]:
     return {name: lanes for name, lanes in needed.items() if name not in program.weights}
 
 
-def evaluate_unit(
-    program: Program, reader: Reader, chunk: Chunk, parts: Sequence[UnitPart], stopping: Callable[[], bool]
-) -> tuple[ChunkRun, Partial]:
-    """Make the partial of a unit from all of its parts, in the order of their rows; also give the run, for its meters."""
-    unit = _Unit(chunk, parts)
-    run = ChunkRun(program, reader, chunk, parts[0].order, {}, stopping=stopping, rows=unit.selection(unit.rows()))
-    run.varied = unit.varied()
-    for name in {name: None for part in parts for name in part.made}:
-        run.store.put(name, *unit.column(name))
-    run.selections = unit.lanes(run.rows)
-    run.windows = {place: window for part in parts for place, window in part.windows.items()}
-    orders = {part.order: [one for one in parts if one.order == part.order] for part in parts}
-    if len(orders) == 1:
-        unit.count(run, parts)
-    else:
-        for order, mine in orders.items():
-            some = _Unit(chunk, mine)
-            other = ChunkRun(
-                program, reader, chunk, order, {}, rows=some.selection(some.rows()), store=run.store
-            )  # fmt: skip
-            some.count(other, mine)
-            run.counts.counts.update({key: lines for key, lines in other.counts.counts.items() if key[0] == order})
-        # Of all rows: what is the same in all orders.
-        kept = {key: lines.copy() for key, lines in run.counts.counts.items() if key[0]}
+@dataclass(slots=True)
+class UnitOfParts:
+    """One unit that is evaluated from all of its parts, in the order of their rows."""
+
+    program: Program
+    reader: Reader
+    chunk: Chunk
+    parts: Sequence[UnitPart]
+    stopping: Callable[[], bool]
+    left_out: dict[int, LeftOut] = field(default_factory=dict)  #: by row of the file: on which an output raises
+    _answers: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict)  #: by order
+
+    def evaluate(self, *, skip: bool) -> tuple[ChunkRun, Partial]:
+        """Make the partial; also give the run, for its meters."""
+        failed = [what for part in self.parts for what in part.failed]
+        if len(failed) > MOST_ROWS:
+            raise StepError(f"{failed[0]}; so do {len(failed) - 1} other rows of its unit, each by itself")
+        search = RowSearch(MOST_ROWS - len(failed)) if skip else None
+        while True:
+            run = self._replayed()
+            run.search = search
+            try:
+                return run, run.finish()
+            except RowsFailed as found:
+                self.left_out.update({row.row: row for row in found.rows})
+
+    def _replayed(self) -> ChunkRun:
+        """Go through the steps once more, those of each order by themselves."""
+        orders = list(dict.fromkeys(part.order for part in self.parts))
+        runs = [self._replay(order, [part for part in self.parts if part.order == order]) for order in orders]
+        run: ChunkRun = runs[0] if len(runs) == 1 else self._together(runs)
+        run.meters.clear()  # of steps: their parts have told
+        run.windows = {place: window for part in self.parts for place, window in part.windows.items()}
+        return run
+
+    def _replay(self, order: tuple[str, ...], parts: list[UnitPart]) -> UnitRun:
+        run = UnitRun(
+            self.program, self.reader, self.chunk, order, {}, stopping=self.stopping, rows=self._rows(parts)
+        )  # fmt: skip
+        run.parts, run.answers = parts, self._answers.setdefault(order, {})
+        run.run_steps()
+        run.put_columns()
+        return run
+
+    def _rows(self, parts: list[UnitPart]) -> Selection:
+        first, stop = self.chunk.borders[0], self.chunk.borders[-1]
+        rows = np.concatenate(
+            [np.arange(one.start, one.stop) if one.rows is None else one.rows + one.start for one in parts]
+        )
+        if self.left_out:
+            rows = np.setdiff1d(rows, list(self.left_out))
+        return Selection(stop - first, None if len(rows) == stop - first else rows - first)
+
+    def _together(self, runs: list[UnitRun]) -> ChunkRun:
+        """Join what parts gave that ran in several orders; each order has counted its own rows."""
+        order = runs[0].order
+        run = ChunkRun(
+            self.program, self.reader, self.chunk, order, {}, stopping=self.stopping, rows=_joined([one.rows for one in runs])
+        )  # fmt: skip
+        known: dict[tuple[int, ...], Selection] = {}  # the same rows are the same object, so that columns are shared
+        for lane in range(len(run.selections)):
+            mine = [one.selections[lane] for one in runs]
+            key = tuple(map(id, mine))
+            run.selections[lane] = known.get(key) or known.setdefault(key, _joined(mine))
+        varied = {name: any(one.varied.get(name) for one in runs) for one in runs for name in one.varied}
+        for name in _made_names(self.program, varied):
+            made = [one.column(name) for one in runs]
+            having = [one for one in made if one is not None and one[0].count]
+            if having:
+                rows = np.concatenate([home.positions() for home, _ in having])
+                run.store.put(
+                    name,
+                    _joined([home for home, _ in having]),
+                    take(concatenate([values for _, values in having]), np.argsort(rows)),
+                )
+        lines = {key: lines for one in runs for key, lines in one.counts.counts.items() if key[0]}
+        first = [lines[:, INITIAL, 4] for one in runs for key, lines in one.counts.counts.items() if not key[0]]
+        run.varied = {} if np.isnan(np.concatenate([np.empty(0), *first])).any() else varied
         run.counts.record_initial()
-        run.counts.counts.update(kept)
-    return run, run.finish()
+        run.counts.counts.update(lines)
+        run.varied = varied
+        run.given_up = {lane: why for one in reversed(runs) for lane, why in one.given_up.items()}
+        return run
 
 
-class _Unit:
-    """Several parts of one unit, joined."""
+class UnitRun(ChunkRun):
+    """The steps of parts that ran in one order, once more: their answers are there, and all else follows."""
 
-    def __init__(self, chunk: Chunk, parts: Sequence[UnitPart]) -> None:
-        self._start = chunk.borders[0]
-        self._length = chunk.borders[-1] - self._start
-        self._parts = parts
+    parts: Sequence[UnitPart] = ()
+    answers: dict[str, tuple[Selection, Any, Mask | None]]  #: by step: of these rows, with those that have NaN
 
-    def selection(self, rows: Rows) -> Selection:
-        whole = len(rows) == self._length
-        return Selection(self._length, None if whole else rows - self._start)
+    def execute(self, step: BoundStep) -> None:
+        for part in self.parts:
+            for lane, why in part.given_up.get(step.name, {}).items():
+                rows = self.selections[lane].positions()
+                others = (rows < part.start - self.start) | (rows >= part.stop - self.start)
+                self.selections[lane] = Selection(self.store.length, rows[others])
+                self.given_up.setdefault(lane, why)
+        if step.kind != "column":
+            super().execute(step)
 
-    def rows(self) -> Rows:
-        return np.concatenate([part.rows for part in self._parts])
+    def _answer(self, step: BoundStep, rows: Selection, meter: Meter) -> Any:  # noqa: ARG002 - nobody is called
+        if step.name not in self.answers:
+            self.answers[step.name] = rows, *self._answers_of(step)
+        home, value, _ = self.answers[step.name]
+        return fewer_rows(value, home, rows)
 
-    def varied(self) -> dict[str, bool]:
-        found: dict[str, bool] = {}
-        for part in self._parts:
-            for name, has_variations in part.varied.items():
-                found[name] = found.get(name, False) or has_variations
-        return found
+    def _answers_of(self, step: BoundStep) -> tuple[Any, Mask | None]:
+        if step.kind == "weight":
+            return joined([part.weights[step.name] for part in self.parts]), None
+        found = [part.cuts[step.name] for part in self.parts if step.name in part.cuts]
+        nan = None
+        if any(one.nan is not None for one in found):
+            nan = np.concatenate([one.unpacked(one.nan) for one in found])
+        return joined([one.verdict for one in found]), nan
 
-    def column(self, name: str) -> tuple[Selection, Any]:
-        """Join a made column; a part in which a weight has no variations has its nominal values for them."""
+    def nan_rows(self, step: BoundStep, rows: Selection) -> Mask | None:
+        home, _, nan = self.answers[step.name]
+        return None if nan is None else take(nan, rows.within(home))
+
+    def put_columns(self) -> None:
+        """Have the columns at hand that outputs and files read."""
+        for name, lanes in columns_needed(self.program).items():
+            rows = union([self.selections[lane] for lane in lanes])
+            if not rows.count:
+                continue
+            if name not in self.answers:
+                values = concatenate([part.columns[name] for part in self.parts if name in part.columns])
+                self.answers[name] = rows, values, None
+            home, values, _ = self.answers[name]
+            self.store.put(name, rows, fewer_rows(values, home, rows))
+
+    def column(self, name: str) -> tuple[Selection, Any] | None:
+        """Give a made column with its rows; a weight without variations has its nominal values for them."""
         nominal = name.rsplit(" ", 1)[0]
-        found = [part.made.get(name) or part.made.get(nominal) for part in self._parts]
-        having = [one for one in found if one is not None]
-        rows = np.concatenate([rows for rows, _ in having])
-        return self.selection(rows), concatenate([values for _, values in having])
+        found = [one for one in (name, nominal) if self.store.has_made(one)]
+        return self.store.made_for(found[0]) if found else None
 
-    def lanes(self, everything: Selection) -> list[Selection]:
-        """Join the rows of the lanes; the same rows are the same object, so that columns are shared."""
-        known: dict[bytes, Selection] = {everything.positions().tobytes(): everything}
-        found = []
-        for lane in range(len(self._parts[0].lanes)):
-            rows = np.concatenate([part.lanes[lane] for part in self._parts])
-            found.append(known.setdefault((rows - self._start).tobytes(), self.selection(rows)))
-        return found
 
-    def count(self, run: ChunkRun, parts: Sequence[UnitPart]) -> None:
-        """Record what the parts noted, all of which ran in the order of the run."""
-        varied: Mapping[str, bool] = self.varied()
-        run.varied = {name: varied[name] for name in parts[0].initial}
-        run.counts.record_initial()
-        for lines in zip(*[part.lines for part in parts], strict=True):
-            first = lines[0]
-            run.varied = {name: varied[name] for name in first.weights}
-            entered, passed, undefined, nan = (self._joined([line.rows[place] for line in lines]) for place in range(4))
-            assert entered is not None
-            assert passed is not None
-            run.counts.record_cut(first.lane, first.cut, entered, passed, undefined, nan)
-        run.varied = dict(varied)
+def _joined(selections: Iterable[Selection]) -> Selection:
+    """Unite selections that have no row in common."""
+    found = list(selections)
+    rows = np.sort(np.concatenate([one.positions() for one in found]))
+    return Selection(found[0].length, None if len(rows) == found[0].length else rows)
 
-    def _joined(self, rows: Sequence[Rows | None]) -> Selection | None:
-        having = [one for one in rows if one is not None]
-        return self.selection(np.concatenate(having)) if having else None
+
+def _made_names(program: Program, varied: dict[str, bool]) -> list[str]:
+    sides = [f"{name} {side}" for name, has_variations in varied.items() if has_variations for side in ("up", "down")]
+    return [*columns_needed(program), *varied, *sides]

@@ -19,7 +19,7 @@ from windrow.blocks.calls import Caller, Meter
 from windrow.blocks.chunk import Chunk, ChunkRun, Stopped, TooLong
 from windrow.blocks.columns import ColumnStore
 from windrow.blocks.failing import skipped
-from windrow.blocks.parts import evaluate_unit
+from windrow.blocks.parts import PartRun, UnitOfParts
 from windrow.blocks.selection import Selection, everything
 from windrow.core.records import (
     EvaluateUnit,
@@ -101,7 +101,7 @@ class RowsSide:
             del prepared  # or it would stay in memory with the traceback of a failure
         try:
             attempts.look(self.workload.facts.borders[source.index])
-            made: Any = attempts.part() if payload.part else attempts.partial()
+            made: Any = attempts.partial()
         except TooLong as slow:
             return self._run_fewer(output, payload, plan, max(int(FIRST_S / slow.row_s), 1), chunk.borders[1])
         finally:
@@ -111,7 +111,9 @@ class RowsSide:
             self.workload.note_reads(source.index, reader.reads)
             reader.reads.clear()
         self.workload.check_unchanged(source.index)
-        if not payload.part:
+        if payload.part:
+            made.failed = tuple(row.what for row in attempts.left_out.values())
+        else:
             self.workload.note_kept(made)
         measurement = Measurement(bytes_read=reader.bytes_read - before)
         evidence = attempts.evidence(in_memory=source.format == "arrays")
@@ -134,7 +136,8 @@ class RowsSide:
         whole = RunRows((Rows(number, start, payload.rows[-1].stop),), payload.identity)
         source, reader, program, chunk = self._opened(whole)
         before = reader.bytes_read
-        run, partial = evaluate_unit(program, reader, chunk, parts, self.workload.stop.is_set)
+        unit = UnitOfParts(program, reader, chunk, parts, self.workload.stop.is_set)
+        run, partial = unit.evaluate(skip=self.workload.skip)
         run.release()
         self.reading = Reading(run.store.read_seconds, run.store.read_cpu_s)
         self.workload.note_reads(source.index, reader.reads)
@@ -142,7 +145,10 @@ class RowsSide:
         self.workload.check_unchanged(source.index)
         self.workload.note_kept(partial)
         evidence = Evidence(steps=tuple((name, meter.cost()) for name, meter in run.meters.items()))
-        return Outcome({output: partial}, RowsReport(evidence), Measurement(bytes_read=reader.bytes_read - before))
+        gone = skipped(unit.left_out.values(), number, source.label)
+        return Outcome(
+            {output: partial}, RowsReport(evidence, gone), Measurement(bytes_read=reader.bytes_read - before)
+        )
 
     def close(self) -> None:
         while self._readers:
@@ -164,7 +170,7 @@ class RowsSide:
 
     def _attempts(self, source: Input, program: Program, reader: Reader, chunk: Chunk, plan: Plan) -> Attempts:
         workload = self.workload
-        run = ChunkRun(
+        run = (PartRun if chunk.part else ChunkRun)(
             program, reader, chunk, plan.order, dict(plan.blocks), workload.block_rows,
             stopping=workload.stop.is_set, rows=_rows_to_run(source, chunk),
         )  # fmt: skip

@@ -216,14 +216,15 @@ class World:
             report = Opened(borders[-1], borders)
         elif isinstance(payload, RunRows):
             report = RowsReport(**more)
-            gone = {part for part, _ in report.skipped}
-            outputs = {launch.task.makes[0]: [part for part in payload.rows if part not in gone]}
+            rows = payload.rows
             if report.rest is not None:
-                outputs = {launch.task.makes[0]: [payload.rows[0]._replace(stop=report.rest.start)]}
-            if report.skipped:
-                outputs = {launch.task.makes[0]: _left(payload.rows, [part for part, _ in report.skipped])}
+                rows = (rows[0]._replace(stop=report.rest.start),)
+            if report.skipped and not payload.part and report.rest is None:  # a part leaves that to its unit
+                rows = _left(rows, [part for part, _ in report.skipped])
+            outputs = {launch.task.makes[0]: list(rows)}
         elif isinstance(payload, EvaluateUnit):
             assert [part for value in values for part in value] == list(payload.rows)
+            report = RowsReport(**more)
             outputs = {launch.task.makes[0]: list(payload.rows)}
         elif isinstance(payload, MergePartials):
             outputs = {launch.task.makes[0]: [part for value in values for part in value]}
@@ -351,7 +352,7 @@ class World:
         return sorted(part for take, value in self.taken if take.about is not None for part in value)
 
 
-def _left(rows: tuple[Rows, ...], gone: list[Rows]) -> list[Rows]:
+def _left(rows: tuple[Rows, ...], gone: list[Rows]) -> tuple[Rows, ...]:
     left: list[Rows] = []
     for part in rows:
         start = part.start
@@ -362,7 +363,7 @@ def _left(rows: tuple[Rows, ...], gone: list[Rows]) -> list[Rows]:
                 start = other.stop
         if start < part.stop:
             left.append(Rows(part.input, start, part.stop))
-    return left
+    return tuple(left)
 
 
 def _make_all(launch: Launch, values: tuple[Any, ...]) -> dict[str, Any]:

@@ -6,16 +6,20 @@ After every batch all invariants hold; at the end every row and every output cou
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from core_world import World
-from windrow.core.events import Closed, Event, PoolChanged, Released, Submitted, Wanted
+from core_world import ERROR, World
+from searching import examples
+from windrow.core.events import CancelRequested, Closed, Event, PoolChanged, Released, Submitted, Wanted
 from windrow.core.ledger import join_rows
-from windrow.core.policies import Options, Policies
-from windrow.core.records import ONE_CORE, EvaluateUnit, InputSpec, MergePartials, Needs, Rows, Task
+from windrow.core.policies import AtTheEnd, Options, Policies
+from windrow.core.records import ONE_CORE, EvaluateUnit, InputSpec, MergePartials, Needs, Rows, RunRows, Task
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.core.transitions import TaskState
@@ -24,6 +28,8 @@ from windrow.shape.safety import Bounded
 
 if TYPE_CHECKING:
     from windrow.core.commands import Launch
+    from windrow.core.ledger import Ledger
+    from windrow.core.records import Life
 
 SEEDS = 20
 
@@ -58,6 +64,142 @@ def test_no_row_is_lost_or_doubled(seed: int, faults: float, shares: bool, parts
     assert join_rows(taken) == wanted
     merged = any(isinstance(one.task.payload, (MergePartials, EvaluateUnit)) for one in world.launched)
     assert merged or len(world.launched) < 100
+
+
+# -- parts of units ----------------------------------------------------------------------------------------------
+
+
+class PartsWorld(World):
+    """Workers at units in parts: some give a part of their rows back, and rows and units fail as their numbers say."""
+
+    skip = False
+
+    def is_bad(self, row: int, *, output: bool) -> bool:
+        return self.skip and (row % 13 == 1 if output else row % 11 == 0)
+
+    def unit_fails(self, number: int, row: int) -> bool:
+        """Whether the unit of a row fails, whatever is run of it."""
+        borders = self.inputs[number]
+        at = bisect_right(borders, row)
+        return self.skip and any(one % 97 == 5 for one in range(borders[at - 1], borders[at]))
+
+    def finish(self, life: Life, *, here: bool = False, wall: float = 0.01, **more: Any) -> list[Event]:
+        """Let a worker end what it is at."""
+        launch = self.queues[life][0]
+        payload: Any = launch.task.payload
+        if launch.attempt in self.cancelled or not isinstance(payload, (RunRows, EvaluateUnit)):
+            return super().finish(life, here=here, wall=wall)
+        number, start, _ = payload.rows[0]
+        stop = payload.rows[-1].stop
+        if isinstance(payload, RunRows):
+            if any(row % 97 == 5 for row in range(start, stop)) and self.skip:
+                return self.fail(life)
+            border = self.inputs[number][bisect_right(self.inputs[number], start)]
+            if payload.most_s and self.rng.random() < 0.5 and min(border, stop) - start > 1:
+                cut = self.rng.randrange(start + 1, min(border, stop))
+                more["rest"], stop = Rows(number, cut, stop), cut
+        whole = isinstance(payload, RunRows) and not payload.part and "rest" not in more
+        kinds = (False, True) if whole else (isinstance(payload, EvaluateUnit),)
+        bad = [row for row in range(start, stop) if any(self.is_bad(row, output=kind) for kind in kinds)]
+        if isinstance(payload, EvaluateUnit):
+            bad = [row for row in bad if not self.is_bad(row, output=False)]
+        more["skipped"] = tuple((Rows(number, row, row + 1), ERROR) for row in bad)
+        return super().finish(life, here=here, wall=wall, **more)
+
+
+def parts_world(seed: int, *, skip: bool, chunk: int | None = None, shares: bool = False) -> PartsWorld:
+    rng = random.Random(seed)
+    inputs = {}
+    for number in range(rng.randint(1, 4)):
+        count = rng.choice([1, 2, 40, 120])
+        inputs[number] = (0, *sorted(rng.sample(range(1, count), min(rng.randint(0, 6), count - 1))), count)
+    ranges = {
+        number: ((borders[-1] // 4, borders[-1] // 2), (borders[-1] // 2 + 1, borders[-1]))
+        for number, borders in inputs.items()
+    }
+    some = rng.random() < 0.3
+    specs = [InputSpec(id=n, category="ab"[n % 2], label=f"f{n}", ranges=ranges[n] if some else None) for n in inputs]
+    policies = Policies(Fixed(chunk or rng.choice([1, 3, 5, 30])), safety=AtTheEnd() if shares else Bounded())
+    options = Options(restart=not shares, speculate=rng.random() < 0.5, retries=1000, crashes=50)
+    limit = rng.choice([None, None, 50])
+    rows = RowOptions(
+        crashes=50, parts=True, on_error="skip" if skip else "stop", chunk=chunk, row_limit=None if some else limit
+    )
+    scheduler = Scheduler(RowFeeder(specs, policies, rows), options=options)
+    world = PartsWorld(scheduler, rng.randint(1, 4), seed=seed, shares=shares, inputs=inputs)
+    world.skip = skip
+    return world
+
+
+def feeder_of(world: World) -> RowFeeder:
+    feeder = world.scheduler.feeder
+    assert isinstance(feeder, RowFeeder)
+    return feeder
+
+
+@settings(max_examples=examples(150))
+@given(
+    seed=st.integers(0, 2**20), skip=st.booleans(), chunk=st.sampled_from([None, 1, 2, 7]),
+    faults=st.sampled_from([0.0, 0.2, 0.4]), shares=st.booleans(),
+)  # fmt: skip
+def test_units_in_parts_count_every_row_once_whatever_is_lost(
+    seed: int, skip: bool, chunk: int | None, faults: float, shares: bool
+) -> None:
+    """Rows that fail by themselves are left out one by one, and of units that fail every row, as of whole units."""
+    world = parts_world(seed, skip=skip, chunk=chunk, shares=shares)
+    world.begin()
+    world.run(faults=0.0 if shares else faults)
+    ledger = feeder_of(world).ledger
+    assert world.end is not None
+    wanted = {(number, row) for number, book in ledger.books.items() for a, b in book.everything for row in range(a, b)}
+    units = {(number, row) for number, row in wanted if in_failing_unit(world, ledger, number, row)}
+    bad = {(number, row) for number, row in wanted if any(world.is_bad(row, output=kind) for kind in (False, True))}
+    assert world.end.status == ("incomplete" if units | bad else "complete")
+    failed = [(rows.input, row) for one in ledger.failures.values() for rows, _ in one for row in range(*rows[1:])]
+    assert sorted(failed) == sorted(units | bad)
+    assert ledger.done_rows == len(wanted - units - bad)
+    # What was taken has the rows of whole units, with those that were left out when they were evaluated.
+    taken = [(number, row) for number, start, stop in world.rows_taken() for row in range(start, stop)]
+    assert len(taken) == len(set(taken))
+    assert wanted - units - bad <= set(taken) <= wanted - units
+
+
+def in_failing_unit(world: PartsWorld, ledger: Ledger, number: int, row: int) -> bool:
+    """Whether rows of the unit of a row fail that the run is asked for next to it."""
+    borders = world.inputs[number]
+    at = bisect_right(borders, row)
+    first, last = next((a, b) for a, b in ledger.books[number].everything if a <= row < b)
+    mine = range(max(borders[at - 1], first), min(borders[at], last))
+    return world.skip and any(one % 97 == 5 for one in mine)
+
+
+@settings(max_examples=examples(100))
+@given(
+    seed=st.integers(0, 2**20), steps=st.integers(0, 120), faults=st.sampled_from([0.0, 0.3]),
+    fails=st.booleans(), shares=st.booleans(),
+)  # fmt: skip
+def test_a_run_of_parts_that_ends_early_has_whole_units_and_says_what_is_missing(
+    seed: int, steps: int, faults: float, fails: bool, shares: bool
+) -> None:
+    world = parts_world(seed, skip=False, shares=shares)
+    world.begin()
+    faults = 0.0 if shares else faults
+    for _ in range(steps):
+        if world.end is None:
+            world.tell(*world.step(faults=faults))
+    if world.end is None:
+        busy = [life for life in world.lives.values() if world.queues[life]]
+        early = fails and busy
+        world.tell(*(world.fail(world.rng.choice(busy)) if early else [CancelRequested("enough")]))
+    world.run(faults=faults)
+    feeder = feeder_of(world)
+    assert world.end is not None
+    assert world.end.status in ("complete", "cancelled", "failed")
+    assert not feeder.ledger.held
+    assert not feeder.parts.units
+    assert not feeder.parts.bytes
+    if world.end.status != "failed":
+        assert sum(stop - start for _, start, stop in world.rows_taken()) == feeder.ledger.done_rows
 
 
 def test_everything_that_can_happen_does() -> None:

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import small_analysis
 import windrow as wr
 from comparing import bits
+from description import MemorySource, build
 from searching import examples
+from strategies import analyses, filesets
 from windrow.blocks import chunk as chunks
 from windrow.core import rows as feeding
 from windrow.core.records import PASSED, StepCost
+from windrow.errors import DefinitionError, StepError
 from windrow.order.control.assumed import LEAST_SEEN, assumed_windows
 from windrow.pipeline.run import worker
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from description import Analysis
 
 
 @pytest.fixture
@@ -59,6 +64,68 @@ def whole(analysis: wr.Pipeline | None = None) -> wr.Result:
 @given(st.integers(4, 450), st.sampled_from(["inline", "threads"]), st.integers(1, 3))
 def test_any_chunk_gives_the_bits_of_whole_units(chunk: int, engine: str, workers: int) -> None:
     same(ran(engine=engine, workers=workers, chunk=chunk), whole())
+
+
+# --- whole units are the oracle ---------------------------------------------------------------------------------
+
+
+def accounts(result: wr.Result) -> dict[tuple[str, int], str]:
+    """What became of each row."""
+    return {
+        (entry.file, row): entry.state
+        for entry in result.ledger.entries
+        for row in range(entry.start, entry.start if entry.stop is None else entry.stop)
+    }
+
+
+def tables(result: wr.Result) -> dict[Any, str]:
+    """All counts of rows and weights, to the last digit."""
+    found: dict[Any, str] = {}
+    for key in [(region, dataset) for region in result.cutflow for dataset in result.cutflow.datasets]:
+        table = result.cutflow[key]
+        found[key] = repr((table.written, table.executed))
+        if len(result.nminus1):
+            found["N-1", key] = repr((result.nminus1[key].counts, sorted(result.nminus1[key].failures)))
+    return found
+
+
+def ran_and_saved(analysis: Analysis, datasets: Any, **options: Any) -> tuple[wr.Result, dict[str, str]] | None:
+    """Run an analysis that also saves the rows of its regions; None if it is no analysis for these data."""
+    pipeline = build(analysis)
+    made = [step.name for step in analysis.steps if step.kind != "cut" and not step.when]
+    with tempfile.TemporaryDirectory() as folder:
+        for number, region in enumerate(analysis.regions):
+            name = f"{folder}/{{dataset}}-{number}.parquet"
+            pipeline.save(name, columns=["f", "Jet_pt", *made], region=region)
+        try:
+            result = pipeline.run(MemorySource(datasets), progress=False, order="written", **options)
+        except (StepError, DefinitionError) as error:
+            note(repr(error))
+            return None
+        saved = sorted(one for one in Path(folder).iterdir() if one.is_file())
+        return result, {one.name: repr(pq.read_table(one).to_pydict()) for one in saved}
+
+
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    data=st.data(), chunk=st.integers(1, 12), engine=st.sampled_from(["inline", "threads"]), skip=st.booleans(),
+    nminus1=st.booleans(), most=st.none() | st.integers(1, 200),
+)  # fmt: skip
+def test_random_analyses_in_parts_of_any_size_are_those_of_whole_units(
+    data: st.DataObject, chunk: int, engine: str, skip: bool, nminus1: bool, most: int | None
+) -> None:
+    analysis, datasets = data.draw(analyses()), data.draw(filesets())
+    note(analysis.source())
+    options: dict[str, Any] = {"max_rows": most, "on_error": "skip" if skip else "stop", "nminus1": nminus1}
+    expected = ran_and_saved(analysis, datasets, engine="inline", **options)
+    found = ran_and_saved(analysis, datasets, engine=engine, workers=2, chunk=chunk, **options)
+    assert (expected is None) == (found is None)
+    if expected is None or found is None:
+        return
+    assert accounts(found[0]) == accounts(expected[0])
+    assert bits(found[0].outputs) == bits(expected[0].outputs)
+    assert tables(found[0]) == tables(expected[0])
+    assert found[1] == expected[1]
 
 
 @pytest.mark.usefixtures("heavy")

@@ -80,6 +80,19 @@ class Cutter:
         borders = self._borders
         return bisect_left(borders, rows.stop) - bisect_right(borders, rows.start) + 1
 
+    def take_out(self, start: int, stop: int) -> list[Rows]:
+        """Take out the rows of a range that wait, and give them."""
+        taken = []
+        for piece in list(self._pieces):
+            first, last = max(-piece[0], start), min(piece[1], stop)
+            if first < last:
+                self._pieces.remove(piece)
+                self.rows -= piece[1] + piece[0]
+                self.add(-piece[0], first, single=piece[2])
+                self.add(last, piece[1], single=piece[2])
+                taken.append(Rows(self._input, first, last))
+        return taken
+
     def clear(self) -> list[Rows]:
         pieces = [Rows(self._input, -key, stop) for key, stop, _ in reversed(self._pieces)]
         self._pieces.clear()
@@ -93,7 +106,7 @@ class Cutter:
 class Input:
     """One input as work is cut from it."""
 
-    __slots__ = ("borders", "crashes", "cutter", "failure", "identity", "rows", "spec", "state", "touched")
+    __slots__ = ("bad", "borders", "crashes", "cutter", "failure", "identity", "rows", "spec", "state", "touched")
 
     def __init__(self, spec: InputSpec) -> None:
         self.spec = spec
@@ -105,6 +118,13 @@ class Input:
         self.crashes = 0  #: of workers that merged or sent its partials
         self.touched = False  #: a task was cut from it
         self.failure: Failure | None = None  #: why it is BAD
+        self.bad: dict[tuple[int, int], Failure] = {}  #: rows of units in parts that were given up, and why
+
+    def failure_of(self, row: int) -> Failure | None:
+        """Say why a row was given up before it was done; None: it was not."""
+        if self.state is InputState.BAD:
+            return self.failure
+        return next((why for (start, stop), why in self.bad.items() if start <= row < stop), None)
 
 
 class _Order:
@@ -261,15 +281,25 @@ class Inputs:
         return rows
 
     def give_back(self, rows: Iterable[Rows], *, single: bool = False) -> None:
-        """Rows must be cut again; those of an input that was given up fail instead."""
+        """Rows must be cut again; those of an input or a unit that was given up fail instead."""
         for part in rows:
             one = self.inputs[part.input]
-            if one.state is InputState.BAD and one.failure is not None:
-                self._ledger.fail(part, one.failure)
+            failure = one.failure_of(part.start)
+            if failure is not None:
+                self._ledger.fail(part, failure)
                 continue
             one.cutter.add(part.start, part.stop, single=single)
             self._count(one.spec.category, uncut=part.stop - part.start)
             self._open[part.input] = one
+
+    def give_up_unit(self, one: Input, start: int, stop: int, failure: Failure) -> None:
+        """Rows of a unit fail that wait to be cut, and from now on those of it that are given back."""
+        one.bad[start, stop] = failure
+        waiting = one.cutter.take_out(start, stop)
+        self._count(one.spec.category, uncut=-sum(part.stop - part.start for part in waiting))
+        if not one.cutter.rows:
+            self._open.pop(one.spec.id, None)
+        self.give_back(waiting)
 
     def give_up(self, one: Input, failure: Failure) -> None:
         if one.state is InputState.BAD:

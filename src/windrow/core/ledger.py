@@ -75,6 +75,9 @@ class Ledger:
     def __init__(self) -> None:
         self.books: dict[int, Book] = {}
         self.held: dict[str, tuple[Rows, ...]] = {}  #: by output: the rows of a partial; each row is in at most one
+        self.left_out: dict[
+            str, list[Rows]
+        ] = {}  #: by output: rows that failed when it was made, and do if it is again
         self.failures: dict[int, list[FailedRows]] = {}  #: by input
         self.failed_inputs: dict[int, Failure] = {}  #: never opened, so their rows are not known
         self.unopened: dict[int, None] = {}  #: inputs whose rows are not known yet
@@ -103,9 +106,14 @@ class Ledger:
             self.held_rows += stop - start
         if rows:
             self.held[output] = rows
+        self._fail_all(output, skipped)
+        return True
+
+    def _fail_all(self, output: str, skipped: Sequence[tuple[Rows, Failure]]) -> None:
         for part, failure in skipped:
             self.fail(part, failure)
-        return True
+        if skipped and output in self.held:
+            self.left_out[output] = [part for part, _ in skipped]
 
     def unowned(self, rows: Iterable[Rows]) -> list[Rows]:
         return [
@@ -115,10 +123,25 @@ class Ledger:
         ]
 
     def replace(self, outputs: Iterable[str], into: str) -> None:
+        outputs = tuple(outputs)
         self.held[into] = join_rows([part for output in outputs for part in self.held.pop(output)])
+        left_out = [part for output in outputs for part in self.left_out.pop(output, ())]
+        if left_out:
+            self.left_out[into] = left_out
+
+    def leave_out(self, output: str, skipped: Sequence[tuple[Rows, Failure]]) -> None:
+        """Give up rows that a partial holds; one that is left without any holds nothing."""
+        rows = self.held[output] = without(self.held[output], [part for part, _ in skipped])
+        if not rows:
+            del self.held[output]
+        for (number, start, stop), _ in skipped:
+            self.books[number].taken.remove(start, stop)
+            self.held_rows -= stop - start
+        self._fail_all(output, skipped)
 
     def settle(self, output: str) -> tuple[Rows, ...]:
         rows = self.held.pop(output)
+        self.left_out.pop(output, None)
         for number, start, stop in rows:
             book = self.books[number]
             book.done += stop - start
@@ -127,12 +150,20 @@ class Ledger:
         return rows
 
     def release(self, output: str) -> tuple[Rows, ...]:
-        """A partial is gone: its rows have no owner any more; none if it held none."""
+        """A partial is gone: its rows, and those left out of it, have no owner any more; none if it held none."""
         rows = self.held.pop(output, ())
         for number, start, stop in rows:
             self.books[number].taken.remove(start, stop)
             self.held_rows -= stop - start
-        return rows
+        left_out = self.left_out.pop(output, None)
+        if left_out is None:
+            return rows
+        for number, start, stop in left_out:
+            self.books[number].taken.remove(start, stop)
+            self.books[number].failed.remove(start, stop)
+            self.failed_rows -= stop - start
+            self.failures[number] = [one for one in self.failures[number] if one.rows != (number, start, stop)]
+        return join_rows([*rows, *left_out])  # a unit is run whole, or its sums would be others
 
     def fail(self, rows: Rows, failure: Failure) -> None:
         book = self.books[rows.input]

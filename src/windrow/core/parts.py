@@ -8,25 +8,27 @@ rows, and the evaluation that would have read it is called off.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from windrow.core.records import EvaluateUnit, Rows, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from windrow.core.inputs import Input
     from windrow.core.ledger import Ledger
-    from windrow.core.records import Needs
+    from windrow.core.records import Failure, Made, Needs
     from windrow.core.scheduler import Scheduler
 
 Key = tuple[int, int]  #: the number of an input, and the first row
+Skipped = Sequence[tuple[Rows, "Failure"]]
 
 
 class SplitUnit:
     """One unit that is run in parts; where the run wants a range of its rows only, that range."""
 
-    __slots__ = ("border", "input", "missing", "outputs", "start", "stop", "task")
+    __slots__ = ("border", "bytes", "input", "missing", "outputs", "skipped", "start", "stop", "task")
 
     def __init__(self, one: Input, border: int, start: int, stop: int) -> None:
         self.input = one
@@ -34,6 +36,8 @@ class SplitUnit:
         self.start, self.stop = start, stop
         self.missing = stop - start  #: rows of which there is no part
         self.outputs: dict[str, Rows] = {}  #: parts
+        self.skipped: dict[str, Skipped] = {}  #: by part: rows of it that were left out
+        self.bytes: dict[str, int] = {}  #: by part
         self.task: Task | None = None  #: that evaluates it
 
 
@@ -43,6 +47,7 @@ class Parts:
     def __init__(self, ledger: Ledger, needs: Needs, next_task: Callable[[], int]) -> None:
         self.units: dict[Key, SplitUnit] = {}
         self.where: dict[str, SplitUnit] = {}  #: by part
+        self.bytes = 0  #: of all parts, as far as it is known
         self.desk: Scheduler
         self._ledger = ledger
         self._needs = needs
@@ -60,12 +65,15 @@ class Parts:
             unit = self.units[one.spec.id, start] = SplitUnit(one, border, start, stop)
         return unit
 
-    def keep(self, one: Input, output: str, rows: Rows) -> Task | None:
-        """A part was accepted: have it brought; return the task that evaluates its unit if it was the last."""
+    def keep(self, one: Input, made: Made, rows: Rows, skipped: Skipped) -> Task | None:
+        """A part was accepted, which holds its rows; return the task that evaluates its unit if it was the last."""
         unit = self.unit(one, rows)
-        unit.outputs[output] = rows
+        unit.outputs[made.output] = rows
+        unit.skipped[made.output] = skipped
+        unit.bytes[made.output] = made.bytes
         unit.missing -= rows.stop - rows.start
-        self.where[output] = unit
+        self.where[made.output] = unit
+        self.bytes += made.bytes
         return None if unit.missing else self.evaluate(unit)
 
     def evaluate(self, unit: SplitUnit) -> Task:
@@ -78,10 +86,11 @@ class Parts:
         )  # fmt: skip
         return unit.task
 
-    def evaluated(self, task: Task) -> Input:
-        """A unit was evaluated: its partial takes over the rows of its parts, which go."""
+    def evaluated(self, task: Task, skipped: Skipped) -> Input:
+        """A unit was evaluated: its partial takes over the rows of its parts, which go, but those that were left out."""
         unit = self.where[task.reads[0]]
         self._ledger.replace(task.reads, task.makes[0])
+        self._ledger.leave_out(task.makes[0], [one for listed in (*unit.skipped.values(), skipped) for one in listed])
         self._drop(unit)
         return unit.input
 
@@ -91,19 +100,15 @@ class Parts:
         rows = unit.outputs.pop(output)
         unit.missing += rows.stop - rows.start
         unit.task = None
+        self.bytes -= unit.bytes.pop(output)
+        del unit.skipped[output]
         return self._ledger.release(output)
 
-    def give_up(self, task: Task) -> list[Rows]:
-        """A unit cannot be evaluated; return the rows of its parts, which have no owner now."""
-        unit = self.where[task.reads[0]]
-        rows = [part for output in unit.outputs for part in self._ledger.release(output)]
-        self._drop(unit)
-        return rows
-
-    def forget(self) -> list[Rows]:
-        """Drop all parts; return their rows, which have no owner now."""
-        rows = [part for output in list(self.where) for part in self._ledger.release(output)]
-        for unit in list(self.units.values()):
+    def give_up(self, units: Iterable[SplitUnit]) -> list[Rows]:
+        """Units will not be evaluated; return the rows of their parts, which have no owner now."""
+        rows: list[Rows] = []
+        for unit in list(units):
+            rows += [part for output in unit.outputs for part in self._ledger.release(output)]
             self._drop(unit)
         return rows
 
@@ -111,6 +116,7 @@ class Parts:
         for output in unit.outputs:
             del self.where[output]
             self.desk.release(output)
+        self.bytes -= sum(unit.bytes.values())
         number = unit.input.spec.id
         del self.units[number, unit.start]
         if not any(key[0] == number and other.border == unit.border for key, other in self.units.items()):

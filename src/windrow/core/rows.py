@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from windrow.core.events import Finished
     from windrow.core.inputs import Input
     from windrow.core.partials import Bundle
+    from windrow.core.parts import SplitUnit
     from windrow.core.policies import Policies
     from windrow.core.records import Failure, InputSpec, Life, Rows
     from windrow.core.scheduler import Scheduler
@@ -231,14 +232,16 @@ class RowFeeder:
         assert bundle is not None
         bundle.running -= 1
         report = event.report or NO_REPORT
-        rows, part = payload.rows, payload.part
+        rows, part, skipped = payload.rows, payload.part, report.skipped
         if report.rest is not None:
             rows, part = (rows[0]._replace(stop=report.rest.start),), True
-        if report.skipped:
-            rows = without(rows, [part for part, _ in report.skipped])
+        if part:
+            skipped = ()  # its unit leaves them out, when it is evaluated
+        elif skipped:
+            rows = without(rows, [part for part, _ in skipped])
         (output,) = task.makes
-        late = self._forgotten or (self._stopped and part)
-        if late or not self.ledger.accept(output, rows, report.skipped):
+        late = self._forgotten or (part and (self._stopped or bundle.input.failure_of(rows[0].start) is not None))
+        if late or not self.ledger.accept(output, rows, skipped):
             self.inputs.give_back(self.ledger.unowned(payload.rows))
             self.partials.review(bundle)
             return False
@@ -247,21 +250,17 @@ class RowFeeder:
             bundle.input.cutter.split_unit(rows[0].start)
             self.inputs.give_back((report.rest,))
         if part:
-            self._keep_part(bundle, output, rows[0])
+            evaluation = self.parts.keep(bundle.input, event.made[0], rows[0], report.skipped)
+            self._desk.bring(output)
+            if evaluation is not None:
+                self._evaluate(evaluation)
+            self.partials.review(bundle)
             return True
-        at = bundle if bundle.life == event.life else self.partials.bundle(event.life, bundle.input)
         if rows:
-            self.partials.keep(at, output, 0, event.measurement.wall)
-        if at is not bundle or not rows:
+            self.partials.keep(self.partials.bundle(event.life, bundle.input), output, 0, event.measurement.wall)
+        if bundle.life != event.life or not rows:
             self.partials.review(bundle)
         return True
-
-    def _keep_part(self, bundle: Bundle, output: str, rows: Rows) -> None:
-        evaluation = self.parts.keep(bundle.input, output, rows)
-        self._desk.bring(output)
-        if evaluation is not None:
-            self._evaluate(evaluation)
-        self.partials.review(bundle)
 
     def _evaluate(self, task: Task) -> None:
         self.given[task.id] = None
@@ -270,11 +269,13 @@ class RowFeeder:
     def _evaluated(self, task: Task, event: Finished) -> bool:
         if self._forgotten:
             return False
-        one = self.parts.evaluated(task)
-        report = event.report or NO_REPORT
+        report, (output,) = event.report or NO_REPORT, task.makes
+        one = self.parts.evaluated(task, report.skipped)
+        self.bytes_read += event.measurement.bytes_read
         if report.evidence is not None:
             self.accounts[task.category].learn(report.evidence)
-        self.partials.keep(self.partials.bundle(event.life, one), task.makes[0], 0, event.measurement.wall)
+        if output in self.ledger.held:
+            self.partials.keep(self.partials.bundle(event.life, one), output, 0, event.measurement.wall)
         return True
 
     def _learn(self, task: Task, event: Finished, report: RowsReport, size: int) -> None:
@@ -313,20 +314,25 @@ class RowFeeder:
                 self.inputs.wait_again(one)
             return not skip
         if isinstance(payload, EvaluateUnit):
-            self.inputs.give_back(self.parts.give_up(task))
-            return True
+            unit = self.parts.where[task.reads[0]]
+            if skip:
+                self._give_up_unit(unit, failure)
+            else:
+                self.inputs.give_back(self.parts.give_up([unit]))
+            return not skip
         assert bundle is not None
         bundle.running -= 1
         hard = failure.kind in (FailureKind.EXHAUSTED, FailureKind.CRASHED, FailureKind.LOST)
         if self.is_divisible(task) and (skip or hard) and failure.kind is not FailureKind.TRANSIENT_IO:
             self.inputs.give_back(payload.rows, single=True)
             skip = True
+        elif skip and payload.part:
+            self._give_up_unit(self.parts.unit(bundle.input, payload.rows[0]), failure)
+            self.inputs.give_back(payload.rows)  # which fail with their unit
         elif skip:
             self._give_up(payload.rows, failure)
-            if failure.kind is FailureKind.TRANSIENT_IO:
-                # Out of reach for good: waiting as long for every other unit of it would help nobody.
-                self.inputs.give_up(bundle.input, failure)
-                self.partials.review_input(bundle.input)
+            self._give_up_unreachable(bundle.input, failure)
+            self.partials.review_input(bundle.input)
         else:
             self.inputs.give_back(payload.rows)
         self.partials.review(bundle)
@@ -337,6 +343,22 @@ class RowFeeder:
             failure = lost_too_often(failure)
         for part in rows:
             self.ledger.fail(part, failure)
+
+    def _give_up_unit(self, unit: SplitUnit, failure: Failure) -> None:
+        """A unit in parts is at fault: leave all of it out, as if it had been run whole."""
+        one = unit.input
+        why = lost_too_often(failure) if failure.kind is FailureKind.LOST else failure
+        self.inputs.give_up_unit(one, unit.start, unit.stop, why)
+        self.inputs.give_back(self.parts.give_up([unit]))
+        self._give_up_unreachable(one, failure)
+        self.partials.review_input(one)
+
+    def _give_up_unreachable(self, one: Input, failure: Failure) -> None:
+        """Out of reach for good: waiting as long for every other unit of an input would help nobody."""
+        if failure.kind is FailureKind.TRANSIENT_IO:
+            self.inputs.give_up(one, failure)
+            units = [unit for unit in self.parts.units.values() if unit.input is one and unit.task is None]
+            self.inputs.give_back(self.parts.give_up(units))
 
     def returned(self, task: Task) -> None:
         payload = task.payload
@@ -350,10 +372,11 @@ class RowFeeder:
             self.inputs.wait_again(self.inputs.inputs[payload.input])
             return
         if isinstance(payload, EvaluateUnit):
-            if self._stopped:
-                self.inputs.give_back(self.parts.give_up(task))
-            else:
-                self._evaluate(self.parts.evaluate(self.parts.where[task.reads[0]]))
+            unit = self.parts.where.get(task.reads[0])
+            if unit is not None and self._stopped:
+                self.inputs.give_back(self.parts.give_up([unit]))
+            elif unit is not None:
+                self._evaluate(self.parts.evaluate(unit))
             return
         assert found is not None
         found.running -= 1
@@ -361,22 +384,27 @@ class RowFeeder:
         self.partials.review(found)
 
     def lost(self, output: str) -> None:
-        unit = self.parts.where.get(output)
-        if unit is None:
-            self.inputs.give_back(self.partials.lost(output))
-            return
+        in_parts = output in self.parts.where
+        self.inputs.give_back(self._lose_part(output) if in_parts else self.partials.lost(output))
+
+    def _lose_part(self, output: str) -> tuple[Rows, ...]:
+        """A part is gone, and the evaluation that would have read it; return its rows, which have no owner now."""
+        unit = self.parts.where[output]
         if unit.task is not None:
             del self.given[unit.task.id]
             self._desk.withdraw(unit.task)
-        self.inputs.give_back(self.parts.lost(output))
+        rows = self.parts.lost(output)
+        if self._stopped:  # what is missing will not come any more
+            self.inputs.give_back(self.parts.give_up([unit]))
+        return rows
 
     def unreadable(self, output: str, failure: Failure) -> bool:
         """A partial cannot be brought to the driver: say whether the run must stop."""
         unit = self.parts.where.get(output)
         if unit is not None:
-            self.lost(output)
+            rows = self._lose_part(output)
             self._desk.release(output)
-            return self._partials_lost(unit.input, (), failure)
+            return self._partials_lost(unit.input, rows, failure, unit)
         bundle = self.partials.where[output]
         rows = self.partials.lost(output)
         self._desk.release(output)
@@ -392,7 +420,7 @@ class RowFeeder:
             return False
         return self.unreadable(output, failure)
 
-    def _partials_lost(self, one: Input, rows: Sequence[Rows], failure: Failure) -> bool:
+    def _partials_lost(self, one: Input, rows: Sequence[Rows], failure: Failure, unit: SplitUnit | None = None) -> bool:
         """Partials are gone: there is nothing to try again, except that they vanished unseen."""
         if failure.kind is FailureKind.CRASHED:
             one.crashes += 1
@@ -400,11 +428,14 @@ class RowFeeder:
         if failure.kind is FailureKind.LOST or vanished or self._stopped:
             self.inputs.give_back(rows)
             return False
-        if self.options.on_error == "skip" and failure.kind is not FailureKind.INTERNAL:
+        skip = self.options.on_error == "skip" and failure.kind is not FailureKind.INTERNAL
+        if skip and unit is None:
             self._give_up(rows, failure)
             return False
+        if skip and unit is not None:
+            self._give_up_unit(unit, failure)
         self.inputs.give_back(rows)
-        return True
+        return not skip
 
     # -- what is kept
 
@@ -469,9 +500,11 @@ class RowFeeder:
         self._stopped = self.partials.no_more = True
         if forget:
             self._forgotten = True
-            self.inputs.give_back(join_rows([*self.parts.forget(), *self.partials.forget()]))
+            parts = self.parts.give_up(self.parts.units.values())
+            self.inputs.give_back(join_rows([*parts, *self.partials.forget()]))
         else:
-            self.inputs.give_back(self.parts.forget())
+            # What has all its parts is still evaluated.
+            self.inputs.give_back(self.parts.give_up([one for one in self.parts.units.values() if one.task is None]))
             for bundle in self.partials.all():
                 self.partials.review(bundle)
 

@@ -471,11 +471,12 @@ class Scheduler:
                 self._drain(attempt.worker, story, replace=True)
 
     def _discard_fed(self, attempt: Attempt, event: happened.Finished) -> None:
-        """The feeder does not want what its task made; another attempt, if there is one, goes on."""
+        """The feeder does not want what its task made, nor what a twin of it makes."""
         self.batch.out.append(Uncounted(attempt.id))
         self.discard(attempt.id, attempt.life, event.made)
-        if not attempt.node.attempts:
-            self.recovery.forget_fed(attempt.node)
+        if attempt.node.attempts:
+            self.queues.call_off(attempt.node)
+        self.recovery.forget_fed(attempt.node)
 
     def _failed(self, event: happened.Failed) -> None:
         attempt = self._live(event)
@@ -563,8 +564,8 @@ class Scheduler:
                 graph.release(output)
 
     def _stop_fed(self, node: Node, *, forget: bool) -> None:
-        """A feeder's task that has not ended: what runs may finish, merges of what is done go on."""
-        if node.task.consumes and not forget:
+        """A feeder's task that has not ended: what runs may finish, merges and evaluations of what is done go on."""
+        if node.reads and not forget:
             return
         if node.attempts:
             for attempt in node.attempts:
@@ -578,6 +579,8 @@ class Scheduler:
         """Nobody is left to do what remains, and nobody will come: say so instead of waiting."""
         failure = self.workers.no_workers_failure()
         if failure is not None:
+            for node in [one for one in self.graph.open.values() if one.fed and self.stopping]:
+                self._stop_fed(node, forget=True)  # an evaluation of what is done
             self.fail_run(failure)
             self.graph.collect_garbage()
             self._end_if_done()

@@ -144,7 +144,7 @@ class _Run:
                 row_limit=supply.row_limit,
                 row_limits=supply.plan.limits,
                 chunk=chunk,
-                parts=options.on_error == "stop" and not supply.definition.nminus1,
+                parts=True,
                 row_s={name: cost.wall / cost.rows_in for name, cost in self.pipeline.costs.items() if cost.rows_in},
             ),
             self.plans,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.records import (
     DRIVER,
+    EvaluateUnit,
     Failure,
     FailureKind,
     Handle,
@@ -19,6 +21,8 @@ from windrow.core.records import (
     Opened,
     OpenInput,
     Rows,
+    RowsReport,
+    RunRows,
     Worker,
 )
 
@@ -29,6 +33,11 @@ if TYPE_CHECKING:
 #: A row of an input, for one product. Their multiset is a partial: what is counted twice is there twice.
 Piece = tuple[str, int, int]
 Content = Counter[Piece]
+
+#: Before the product, in what a part of a unit counts: no partial, and so nothing that a result may have.
+PART = "part of "
+#: Before the product, in the piece that stands for one evaluation of the outputs on a unit, with its first row.
+UNIT = "unit of "
 
 LOST = Failure(FailureKind.LOST, "WorkerLost", "shot")
 ROW_S = 0.3
@@ -42,7 +51,7 @@ class WorkerModel:
         self.inbox: deque[Any] = deque()
         self.store: dict[Handle, Content] = {}
         self.job: orders.Launch | None = None
-        self.taken_in: list[Content] = []  #: what its job works on in place
+        self.taken_in: list[Content] = []  #: what its job reads, perhaps in place
         self.hangs_until = 0.0
 
 
@@ -95,7 +104,25 @@ class Engine:
         elif isinstance(command, orders.Launch | orders.StopWorker):
             if isinstance(command, orders.Launch):
                 self.seen[type(command.task.payload).__name__] += 1
+                self._send_along(command)
+            else:
+                self._check_end(command.life)
             self._tell(command.life, command)
+
+    def _check_end(self, life: Life) -> None:
+        """A worker is told to end: all that it has is to be discarded, or the driver has it, too."""
+        worker = self._workers.get(life.worker)
+        if worker is not None and worker.life == life:
+            gone = {one.handle for one in worker.inbox if isinstance(one, orders.Discard)}
+            assert worker.store.keys() - gone <= self._here.keys(), "told to end with what nobody else has"
+
+    def _send_along(self, launch: orders.Launch) -> None:
+        """Bring what a launch reads and only the driver has to its worker."""
+        worker = self._workers.get(launch.life.worker)
+        for place in launch.bring:
+            handle = launch.inputs[place]
+            if worker is not None and worker.life == launch.life:
+                worker.store[handle] = self._here[handle]
 
     def _tell(self, life: Life, command: Any) -> None:
         worker = self._workers.get(life.worker)
@@ -139,8 +166,8 @@ class Engine:
         mail = self._mail[worker.life]
         if isinstance(command, orders.Launch):
             worker.job = command
-            if command.task.consumes:
-                worker.taken_in = [worker.store.pop(handle) for handle in command.inputs]
+            take = worker.store.pop if command.task.consumes else worker.store.__getitem__
+            worker.taken_in = [take(handle) for handle in command.inputs]
             mail.append(happened.Started(command.attempt, worker.life))
         elif isinstance(command, orders.Fetch):
             if command.handle in worker.store:
@@ -150,13 +177,13 @@ class Engine:
             worker.store.pop(command.handle, None)
         else:
             assert isinstance(command, orders.StopWorker)
-            assert not worker.store, "told to end with partials in its store"
             del self._workers[worker.life.worker]
             mail.append(happened.WorkerLost(worker.life, None))
 
     def _finish(self, worker: WorkerModel, job: orders.Launch) -> None:
         worker.job = None
-        payload, report = job.task.payload, None
+        payload = job.task.payload
+        report: Opened | RowsReport | None = None
         mail = self._mail[worker.life]
         made: tuple[Made, ...] = ()
         wall = 0.01
@@ -172,13 +199,47 @@ class Engine:
                     return
                 for one in worker.taken_in:
                     content.update(one)
+            elif isinstance(payload, EvaluateUnit):
+                content = self._evaluated(payload, worker.taken_in)
             else:
-                (rows,) = payload.rows
-                content, wall = self._count(rows), ROW_S * (rows.stop - rows.start)
+                content, wall, report = self._run_rows(payload)
             (name,) = job.task.makes
             worker.store[Handle(name, job.attempt)] = content
             made = (Made(name, 10),)
         mail.append(happened.Finished(job.attempt, worker.life, made, Measurement(wall=wall), report))
+
+    def _run_rows(self, payload: RunRows) -> tuple[Content, float, RowsReport]:
+        """Count rows, with an evaluation of each unit; of a part of a unit, without. Some are found to take long."""
+        (rows,) = payload.rows
+        report, part, borders = RowsReport(), payload.part, self._borders(rows.input)
+        end = min(borders[bisect_right(borders, rows.start)], rows.stop)
+        if payload.most_s and end - rows.start > 1 and self._rng.random() < 0.5:
+            self.seen["given back"] += 1
+            stop = self._rng.randrange(rows.start + 1, end)
+            report, rows, part = RowsReport(rest=rows._replace(start=stop)), rows._replace(stop=stop), True
+        counted = self._count(rows)
+        content: Content = Counter()
+        if part:
+            content.update({(PART + product, number, row): n for (product, number, row), n in counted.items()})
+        else:
+            content.update(counted)
+            starts = {borders[bisect_right(borders, row) - 1] for row in range(rows.start, rows.stop)}
+            self._count_units(content, starts)
+        return content, ROW_S * (rows.stop - rows.start), report
+
+    def _evaluated(self, payload: EvaluateUnit, parts: list[Content]) -> Content:
+        """Make the partial of a unit from its parts."""
+        content: Content = Counter()
+        for part in parts:
+            content.update({(product.removeprefix(PART), at, row): n for (product, at, row), n in part.items()})
+        number, start, _ = payload.rows[0]
+        borders = self._borders(number)
+        self._count_units(content, {borders[bisect_right(borders, start) - 1]})
+        return content
+
+    def _count_units(self, content: Content, starts: set[int]) -> None:
+        kinds = {(product, number) for product, number, _ in content}
+        content.update({(UNIT + product, number, start): 1 for product, number in kinds for start in starts})
 
     def kill(self) -> None:
         """A worker is lost at any moment; of what it sent, the last may be lost too."""

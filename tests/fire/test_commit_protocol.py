@@ -17,7 +17,8 @@ from fire.commit_model import Rules, divide_rows, live
 from windrow.core import commands as orders
 from windrow.core.intervals import Intervals
 from windrow.core.partials import Partials
-from windrow.core.records import Handle, RunRows
+from windrow.core.parts import Parts
+from windrow.core.records import EvaluateUnit, Handle, RunRows
 from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler
 from windrow.errors import WindrowError
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from windrow.core import events as happened
+    from windrow.core.inputs import Input
     from windrow.core.partials import Bundle
-    from windrow.core.records import Rows
+    from windrow.core.parts import SplitUnit
+    from windrow.core.records import Made, Rows, Task
     from windrow.reuse.coverage import Covered
     from windrow.store.journal.journal import Blob
 
@@ -37,7 +40,7 @@ RUNS, MANY_RUNS = 2_000, 20_000
 #: A check is no judge of what it never sees.
 HAPPENS = (
     "complete", "cancelled", "copies", "drained", "hung", "killed", "repeated", "driver killed",
-    "killed at the disk", "taken over", "OpenInput", "RunRows", "MergePartials", "Fetch", "Discard", "Cancel", "Recall",
+    "killed at the disk", "taken over", "OpenInput", "RunRows", "MergePartials", "EvaluateUnit", "given back", "Fetch", "Discard", "Cancel", "Recall",
 )  # fmt: skip
 #: Runs within which a version with a rule removed must be found wrong.
 NOTICED_WITHIN = 500
@@ -159,6 +162,103 @@ class MergesTooEarly(RowFeeder):
         self.partials.__class__ = Forgetful
 
 
+class Impatient(Parts):
+    """Evaluates a unit from the parts that are there."""
+
+    def keep(self, one: Input, made: Made, rows: Rows, skipped: Any) -> Task | None:
+        task = super().keep(one, made, rows, skipped)
+        return task or self.evaluate(self.where[made.output])
+
+    def evaluated(self, task: Task, skipped: Any) -> Input:
+        unit = self.where[task.reads[0]]
+        later = {name: rows for name, rows in unit.outputs.items() if name not in task.reads}
+        unit.outputs = {name: rows for name, rows in unit.outputs.items() if name in task.reads}
+        one = super().evaluated(task, skipped)
+        for name, rows in later.items():
+            self.unit(one, rows).outputs[name] = rows
+            self.where[name] = self.unit(one, rows)
+        return one
+
+
+class Forgotten(Parts):
+    """Lets the parts of a unit go when its evaluation is sent."""
+
+    def evaluate(self, unit: SplitUnit) -> Task:
+        task = super().evaluate(unit)
+        rows = [part for output in unit.outputs for part in self._ledger.held.pop(output)]
+        self._ledger.held[task.makes[0]] = tuple(sorted(rows))
+        self.where[task.makes[0]] = unit
+        return task
+
+    def evaluated(self, task: Task, skipped: Any) -> Input:
+        unit = self.where.pop(task.makes[0])
+        self._drop(unit)
+        return unit.input
+
+    def lost(self, output: str) -> tuple[Rows, ...]:
+        unit = self.where.pop(output)
+        rows = unit.outputs.pop(output)
+        unit.missing += rows.stop - rows.start
+        unit.task = None
+        return ()
+
+
+def with_parts(parts: type[Parts]) -> type[RowFeeder]:
+    """Make a feeder of rows with another rule for parts of units."""
+
+    class Other(RowFeeder):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.parts.__class__ = parts
+
+    return Other
+
+
+class CountsParts(RowFeeder):
+    """Takes a part of a unit for its partial."""
+
+    def ended(self, task: Task, event: happened.Finished) -> bool:
+        payload = task.payload
+        if isinstance(payload, RunRows) and payload.part:
+            task = task._replace(payload=payload._replace(part=False))
+        return super().ended(task, event)
+
+
+class KeepsEvaluating(RowFeeder):
+    """Goes on with the evaluation of a unit of which a part was lost: a worker may have got that already."""
+
+    def _lose_part(self, output: str) -> tuple[Rows, ...]:
+        task = self.parts.where[output].task
+        rows = self.parts.lost(output)
+        if task is not None:
+            self.late[task.id] = output
+        return rows
+
+    def _evaluated(self, task: Task, event: happened.Finished) -> bool:
+        if task.id in self.late and self.late[task.id] not in self.ledger.held:
+            held = [part for one in task.reads for part in self.ledger.held.pop(one, ())]
+            self.ledger.held[task.makes[0]] = tuple(held)
+            one = self.inputs.inputs[task.payload.rows[0].input]
+            self.partials.keep(self.partials.bundle(event.life, one), task.makes[0], 0)
+            return True
+        return super()._evaluated(task, event)
+
+    @property
+    def late(self) -> dict[int, str]:
+        """By evaluation: the part that it has lost."""
+        return self.__dict__.setdefault("_late", {})  # type: ignore[no-any-return]
+
+
+class EvaluatesOnce(RowFeeder):
+    """Leaves a unit alone whose evaluation was lost with its worker."""
+
+    def returned(self, task: Task) -> None:
+        if isinstance(task.payload, EvaluateUnit) and not self._stopped:
+            del self.given[task.id]
+        else:
+            super().returned(task)
+
+
 class CommitsTooEarly(ModelJournal):
     """Says that a blob is there before it is."""
 
@@ -212,6 +312,11 @@ WITHOUT = {
     "former lives are believed": Rules(scheduler=NoFence),
     "inputs of a merge are released when it is sent": Rules(feeder=MergesTooEarly),
     "whatever arrives is taken": Rules(scheduler=TakesEverything),
+    "a part counts as a partial": Rules(feeder=CountsParts),
+    "a unit is evaluated before all its parts are there": Rules(feeder=with_parts(Impatient)),
+    "parts are released when their evaluation is sent": Rules(feeder=with_parts(Forgotten)),
+    "an evaluation goes on without a part that was lost": Rules(feeder=KeepsEvaluating),
+    "an evaluation that is lost is not done again": Rules(feeder=EvaluatesOnce),
     "the commit comes before the blob": Rules(journal=CommitsTooEarly),
     "resuming ignores what is covered": Rules(divide=ignoring_coverage),
     "resuming looks at rows and not at products": Rules(divide=overlapping),

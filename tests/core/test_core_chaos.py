@@ -303,7 +303,7 @@ class Graphs:
             if not self.unsubmitted:
                 found += [Wanted(name) for name in self.wanted]
                 others = [name for name in self.outputs if name not in self.wanted]
-                found += [Released(name) for name in others if rng.random() < 0.7]
+                found += [Released((name,)) for name in others if rng.random() < 0.7]
         elif not self.unsubmitted and not self.closed:
             if rng.random() < 0.1:
                 self.closed = True
@@ -408,7 +408,7 @@ def test_a_run_does_not_grow_with_what_it_did() -> None:
     for number in range(1, 400):
         world.tell(Submitted((), (Task(number, "a", makes=(f"{number}",)),)))
         world.tell(*[event for life in world.lives.values() if world.first(life) for event in world.finish(life)])
-        world.tell(Released(f"{number}"))
+        world.tell(Released((f"{number}",)))
         assert len(scheduler.graph.nodes) < 5
         assert sum(map(len, world.stores.values())) < 5
     assert all(node.state is TaskState.DONE for node in scheduler.graph.nodes.values())

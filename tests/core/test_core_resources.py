@@ -92,7 +92,7 @@ def test_a_grant_may_outlive_its_attempt_and_goes_with_the_output() -> None:
     assert (running(made), disk(made)) == ([], 6)
     made.tell(Submitted((), (needing(3, cores=4),)))  # of the rest nothing is kept
     assert running(made) == [3]
-    made.tell(*made.finish(made.launched[1].life), Released("1.0"))
+    made.tell(*made.finish(made.launched[1].life), Released(("1.0",)))
     assert (running(made), disk(made)) == ([2], 6)
 
 
@@ -293,6 +293,6 @@ def test_kinds_of_which_no_task_waits_are_forgotten() -> None:
     for number in range(1, 200):
         made.tell(Submitted((), (needing(number, cores=1, memory=float(number)),)))
         made.tell(*made.finish(A))
-        made.tell(Released(f"{number}.0"))
+        made.tell(Released((f"{number}.0",)))
     classes: dict[Any, Any] = made.scheduler.dispatch._classes
     assert len(classes) < 100

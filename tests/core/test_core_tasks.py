@@ -163,7 +163,7 @@ def test_what_was_brought_to_a_worker_stays_until_it_is_discarded_everywhere() -
         for life in (A, B):
             if made.queues[life]:
                 go(made, life)
-    made.tell(Released("1.0"))
+    made.tell(Released(("1.0",)))
     handle = Handle("1.0", 1)
     assert not any(handle in store for store in made.stores.values())
 
@@ -187,14 +187,14 @@ def test_an_output_is_brought_when_it_is_wanted_and_goes_when_it_is_released() -
     (take,) = [one for one in made.tell(*made.bring()) if isinstance(one, Take)]
     assert (take.mine, take.about) == (False, None)
     assert [one for one in made.tell(Wanted("1.0")) if isinstance(one, Take)]
-    (gone,) = [one for one in made.tell(Released("1.0")) if isinstance(one, Discard)]
+    (gone,) = [one for one in made.tell(Released(("1.0",))) if isinstance(one, Discard)]
     assert set(gone.holders) == {A, DRIVER}
     assert state(made, 1) == "forgotten"
 
 
 def test_what_nobody_wants_is_dropped_as_soon_as_it_is_made() -> None:
     made = world(task(1), task(2, "1.0"))
-    made.tell(Released("1.0"), Released("2.0"))
+    made.tell(Released(("1.0",)), Released(("2.0",)))
     go(made)
     assert exists(made, "1.0")
     commands = go(made)
@@ -204,7 +204,7 @@ def test_what_nobody_wants_is_dropped_as_soon_as_it_is_made() -> None:
 
 def test_a_lost_output_is_made_again_with_all_that_is_gone_before_it_and_nothing_else() -> None:
     made = world(task(1), task(2, "1.0"), task(9), workers=1, restart=True)
-    made.tell(Released("1.0"), Released("9.0"))
+    made.tell(Released(("1.0",)), Released(("9.0",)))
     while made.queues[A]:
         go(made)
     ends = {number: len(told) for number, told in made.ends.items()}

@@ -231,9 +231,12 @@ class Dispatch:
         queues = self._queues.joinable(cls)
         heapify(queues)
         placed = False
+        like, most = None, 0
         while queues and (node := self._head(cls)) is not None:
             length, number = queues[0]
-            if length >= self._queues.most(node):
+            if node.fed or node.task.category is not like:  # most are like the one before
+                like, most = node.task.category, self._queues.most(node)
+            if length >= most:
                 break
             if not self._send(node, self._workers.alive[number]):
                 break

@@ -46,9 +46,9 @@ class Wanted(NamedTuple):
 
 
 class Released(NamedTuple):
-    """The user will not ask for an output any more, nor submit a task that reads it: it goes when no task needs it."""
+    """The user will not ask for some outputs any more, nor submit a task that reads them: they go when no task needs them."""
 
-    output: str
+    outputs: tuple[str, ...]
 
 
 class CancelRequested(NamedTuple):

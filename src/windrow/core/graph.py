@@ -371,8 +371,10 @@ class Graph:
             end = (node.id, _ENDS[node.state], node.failure, attempt, made, spent)
             self._batch.out.append(make_record(TaskEnded, end))
         node.told = True
-        if not (node.fed and node.outputs and node.state is TaskState.DONE):  # else the feeder claims what it made
-            self.garbage.append(node)
+        for output in node.outputs.values():
+            if output.claimed:  # whoever does lets it go later
+                return
+        self.garbage.append(node)
 
     # -- what becomes of outputs
 
@@ -438,7 +440,7 @@ class Graph:
         self.garbage.append(output.maker)
 
     def tidy(self, output: Output) -> None:
-        if output.holders and not output.needed and output.maker.state is not TaskState.HOMING:
+        if output.holders and not (output.claimed or output.needed) and output.maker.state is not TaskState.HOMING:
             self._outputs.drop(output)
 
     def consume(self, node: Node, holder: Holder) -> None:

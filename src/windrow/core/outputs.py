@@ -153,7 +153,8 @@ class Outputs:
 
     def drop(self, output: Output) -> None:
         if output.holders:
-            self._batch.out.append(make_record(Discard, (output.handle, tuple(output.holders))))
+            handle = make_record(Handle, (output.name, output.attempt))
+            self._batch.out.append(make_record(Discard, (handle, tuple(output.holders))))
         self.forget(output)
 
     def forget(self, output: Output) -> None:

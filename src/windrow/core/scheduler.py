@@ -340,9 +340,11 @@ class Scheduler:
             self.graph.want(output)
 
     def _released(self, event: happened.Released) -> None:
-        output = self.graph.outputs.get(event.output)
-        if output is not None:
-            self.graph.release(output)
+        known, release = self.graph.outputs, self.graph.release
+        for name in event.outputs:
+            output = known.get(name)
+            if output is not None:
+                release(output)
 
     def _cancel_requested(self, event: happened.CancelRequested) -> None:
         """Launch no more; what runs may finish, and what is held is fetched. Or cancel some tasks."""

@@ -37,12 +37,16 @@ class Prepared(Protocol):
         """Bytes that it keeps."""
 
 
+#: What engines fill in.
+NO_MEASUREMENT = Measurement()
+
+
 class Outcome(NamedTuple):
     """What running a task gives; the engine fills times and memory into the measurement."""
 
     outputs: Mapping[str, Any]  #: by name: those that were not released
     report: Any = None  #: travels with Finished
-    measurement: Measurement = Measurement()
+    measurement: Measurement = NO_MEASUREMENT
 
 
 class Job(NamedTuple):

@@ -78,7 +78,9 @@ class SharedMemoryEngine:
         content = self.workload.content(task)
         if content is None:
             return Cancelled(number, life)
-        job = Job(task, launch.plan, content, values, release, lambda: number in cancelled, prepared=prepared)
+        job = make_record(
+            Job, (task, launch.plan, content, values, release, lambda: number in cancelled, None, None, prepared)
+        )
         del values  # whoever runs with them is the last to know them
         ran = runner.run(launch, job)
         if isinstance(ran, Failed):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
 from windrow.core.events import Cancelled, Event, Held, Started, WorkerLost
-from windrow.core.records import DRIVER, Life, MergePartials, OpenInput, RunRows
+from windrow.core.records import DRIVER, Life, RunRows
 from windrow.engines.inline import SharedMemoryEngine
 from windrow.engines.job_runner import JobRunner, joined, warn_unclosed
 from windrow.errors import EngineError
@@ -65,7 +65,7 @@ class ThreadsEngine(SharedMemoryEngine):
     def do(self, commands: Sequence[EngineCommand]) -> None:
         threads, read_ahead = self._threads, self.read_ahead
         for command in commands:
-            if isinstance(command, Launch):  # by far the most
+            if type(command) is Launch:  # by far the most
                 if read_ahead is not None:
                     read_ahead.queued(command)
                 thread = threads[command.life]
@@ -180,8 +180,7 @@ class _WorkerThread(threading.Thread):
             if launch is None:
                 return
             event = self._launch(runner, launch)
-            rows = isinstance(launch.task.payload, (RunRows, MergePartials, OpenInput))
-            low = LOW_WATER_QUEUED if launch.queued and not rows else LOW_WATER
+            low = LOW_WATER_QUEUED if launch.queued and launch.task.payload is None else LOW_WATER
             if event is not None:
                 engine.outbox.append(event)
                 unheard = True
@@ -199,7 +198,9 @@ class _WorkerThread(threading.Thread):
 
     def _launch(self, runner: JobRunner, launch: Launch) -> Event | None:
         number = launch.attempt
-        read_ahead = self._engine.read_ahead if isinstance(launch.task.payload, RunRows) else None
+        read_ahead = self._engine.read_ahead
+        if read_ahead is not None and not isinstance(launch.task.payload, RunRows):
+            read_ahead = None
         event: Event | None = None
         if launch.queued and self.waiting.pop(number, None) is None:
             pass  # it was given back

@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 #: As ``outputs=``: how many there are is known when the body has ended.
 STREAM = "stream"
 
+_forks = 0  #: between the first process and this one; asking the system which one it is takes longer than a short task's body
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
 _releasing: ContextVar[_Releasing | None] = ContextVar("windrow_releasing", default=None)
 
 
@@ -60,7 +70,7 @@ def releasing_through(
 class _Releasing:
     """Outputs of one run of a body."""
 
-    __slots__ = ("_process", "_release", "made", "name", "outputs", "released")
+    __slots__ = ("_forks", "_release", "made", "name", "outputs", "released")
 
     def __init__(self, name: str, outputs: int | str, release: Callable[[int, Any], None] | None) -> None:
         self.name = name
@@ -68,11 +78,11 @@ class _Releasing:
         self.made: dict[int, Any] = {}  #: those that were not passed on at once
         self.released: set[int] = set()
         self._release = release
-        self._process = os.getpid()
+        self._forks = _forks
 
     def end_fork(self) -> None:
         """End a child that the body forked and did not end, if this is one: the call is its parent's, in a worker."""
-        if self._release is not None and os.getpid() != self._process:
+        if self._release is not None and _forks != self._forks:
             os._exit(1)
 
     def release(self, index: int, value: Any) -> None:

@@ -68,7 +68,7 @@ class Call:
     """
 
     __slots__ = (
-        "__weakref__", "_places", "after", "arguments", "around", "attempt", "content", "declared", "failure", "files", "group",
+        "__weakref__", "_places", "after", "arguments", "around", "content", "declared", "failure", "files", "group",
         "id", "key", "keywords", "more", "outputs", "parents", "reads", "root", "rule", "session", "slots", "state", "streamed",
     )  # fmt: skip
 
@@ -96,7 +96,6 @@ class Call:
         #: of a stream: futures that nobody has taken yet
         self.streamed: deque[Future] = deque() if declared.outputs == STREAM else _NO_FUTURES
         self.group = 0
-        self.attempt = 0  #: the latest
         self.state = "waiting"  #: "waiting", "running", "done", "failed" or "cancelled"
         self.failure: Failure | None = None
 
@@ -235,9 +234,6 @@ def _map_inside(thing: Any, replace: Callable[[Any], Any], known: dict[int, Any]
 def fill_slots(
     arguments: tuple[Any, ...], keywords: Mapping[str, Any], values: Sequence[Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if not values:
-        return arguments, dict(keywords)
-
     def value(thing: Any) -> Any:
         return values[thing.number] if type(thing) is Slot else thing
 

@@ -8,20 +8,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windrow.core.commands import Launch, OutputFailed, OutputMade, TaskEnded
-from windrow.core.events import (
-    Cancelled,
-    CancelRequested,
-    Event,
-    Exhausted,
-    Failed,
-    Finished,
-    PoolChanged,
-    Started,
-    Submitted,
-    Wanted,
-    WorkerJoined,
-)
+from windrow.core.commands import OutputFailed, OutputMade, TaskEnded
+from windrow.core.events import CancelRequested, Event, PoolChanged, Released, Started, Submitted, Wanted, WorkerJoined
 from windrow.core.policies import Options
 from windrow.core.records import NO_NEEDS, Failure, Handle, Needs, Task
 from windrow.core.scheduler import Scheduler
@@ -53,9 +41,6 @@ PATIENT_LOOKS = 2
 #: The pool of a session: cores, memory, devices and licences. Its workers have nothing but a place each.
 POOL = "session"
 
-#: Events with which an attempt has left its worker.
-_ENDS = frozenset((Finished, Failed, Exhausted, Cancelled))
-
 
 class Driver:
     """Runs the graph of one session in a thread of its own."""
@@ -82,10 +67,9 @@ class Driver:
 
             self._packer = Packer(session.initializer)
         self._inbox = CallInbox(self._wake_all)
-        self.leave = self._inbox.leave  #: tells the run something when it looks anyway
+        self.forget = self._inbox.forget
         self._called = session.watched.watch.called
         self._streamed: dict[int, set[str]] = {}  #: by task that has not ended: what its stream made so far
-        self._attempts: dict[int, Call] = {}  #: those that are at a worker
         #: those that failed by themselves, and at which nobody has looked yet: they would be lost in the end
         self.unseen: dict[int, Call] = {}
         self._watchers = session.watched.open(self._workers if engine != "inline" else 1)
@@ -124,6 +108,10 @@ class Driver:
         return os.getpid() != self._process
 
     def check(self) -> None:
+        if self.over or self.stopped is not None or self.error is not None or os.getpid() != self._process:
+            self._refuse_calls()
+
+    def _refuse_calls(self) -> None:
         refuse_in_fork(self, "a task cannot be called")
         if self.stopped is not None:
             raise TaskError(
@@ -131,12 +119,12 @@ class Driver:
             ) from self.stopped
         if self.error is not None:
             raise EngineError(f"the session broke: {self.error}") from self.error
-        if self.over:
-            raise UsageError("the session is closed; call tasks inside its with block")
+        raise UsageError("the session is closed; call tasks inside its with block")
 
     def submit(self, record: Call, task: Task) -> None:
         session = self._session
-        session.calls[record.id] = record
+        if self._isolated or record.key is not None:  # else nobody asks for it once it has ended
+            session.calls[record.id] = record
         session.open[record.id] = record
         self._called(task)
         self._inbox.put(task)
@@ -167,7 +155,7 @@ class Driver:
         # Not for the thread: one whose join is interrupted counts as ended in some versions of Python.
         while not self._done.wait(LOOK_S):
             looks += self.unwanted and not self._isolated
-            if looks == PATIENT_LOOKS and (left := len(self._attempts)):
+            if looks == PATIENT_LOOKS and (left := len(self._scheduler.queues.attempts)):
                 running = min(left, self._workers)
                 what = "a running task" if running == 1 else f"{running} running tasks"
                 sys.stderr.write(
@@ -179,7 +167,8 @@ class Driver:
     # -- the thread
 
     def _go(self) -> None:
-        workload = CallWorkload(self._session.calls, self._session.initializer)
+        session = self._session
+        workload = CallWorkload(session.calls if self._isolated else session.open, session.initializer)
         try:
             with collecting_less():
                 run(
@@ -236,27 +225,17 @@ class Driver:
         return {}
 
     def _observe(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:  # noqa: ARG002
-        attempts = self._attempts
-        started: list[int] = []
         for event in events:
-            if type(event) in _ENDS:
-                attempts.pop(event.attempt, None)  # type: ignore[union-attr]
-            elif type(event) is Started:
-                started.append(event.attempt)
-        for attempt in started:
-            if attempt in attempts:  # else its end is here too, and nobody could have seen it run
-                self._started(attempts[attempt])
+            if type(event) is Started:
+                attempt = self._scheduler.queues.attempts.get(event.attempt)
+                if (
+                    attempt is not None and not attempt.void
+                ):  # else its end is here too, and nobody could have seen it run
+                    self._started(attempt.node.id)
         ended = False
-        records = self._session.open
         for command in commands:
             if type(command) is TaskEnded:
                 ended = self._ended(command) or ended
-            elif type(command) is Launch:
-                record = records.get(command.task.id)
-                if record is not None:
-                    attempts.pop(record.attempt, None)  # it went with its worker
-                    record.attempt = command.attempt
-                    attempts[command.attempt] = record
             elif type(command) is OutputMade:
                 self._released(command)
             elif type(command) is OutputFailed:
@@ -266,8 +245,9 @@ class Driver:
         if ended:
             self._wake_all()
 
-    def _started(self, record: Call) -> None:
-        if record.id not in self._session.open:
+    def _started(self, task: int) -> None:
+        record = self._session.open.get(task)
+        if record is None:
             return
         with BEGINNING:
             if record.state == "waiting":
@@ -330,7 +310,7 @@ class Driver:
                 if made.output not in record.outputs:
                     self._stream(record, made)
                 future = session.futures.get(made.output)
-                if future is not None and future.waits:
+                if future is not None and future._state in ("PENDING", "RUNNING"):
                     self._there(future, made, command.attempt)
             if self._isolated and not record.parents and record.outputs == (f"{record.id}.0",):
                 # Not a stream, whose end is not all that it made.
@@ -375,7 +355,7 @@ class CallInbox:
 
     def __init__(self, ended: Callable[[], None]) -> None:
         self.closed = threading.Event()
-        self._queue: deque[Task | Event] = deque()
+        self._queue: deque[Task | Event | str] = deque()
         self._wake: Callable[[], None] | None = None
         self._rung = False  #: the run will look
         self._over = False
@@ -388,9 +368,10 @@ class CallInbox:
             self._rung = True
             wake()
 
-    def leave(self, news: Event) -> None:
+    def forget(self, output: str) -> None:
+        """Nobody will ask for an output any more: the run hears of that when it looks anyway."""
         if not self._over:
-            self._queue.append(news)
+            self._queue.append(output)
 
     # -- the loop's side
 
@@ -405,10 +386,14 @@ class CallInbox:
             return []
         found: list[Event] = []
         tasks: list[Task] = []
+        forgotten: list[str] = []
         for _ in range(len(queue)):
             news = queue.popleft()
             if type(news) is Task:
                 tasks.append(news)
+                continue
+            if type(news) is str:
+                forgotten.append(news)
                 continue
             if tasks:
                 found.append(Submitted((), tuple(tasks)))
@@ -416,6 +401,8 @@ class CallInbox:
             found.append(news)  # type: ignore[arg-type]
         if tasks:
             found.append(Submitted((), tuple(tasks)))
+        if forgotten:  # last: who reads them was called before
+            found.append(Released(tuple(forgotten)))
         return found
 
     def stop(self) -> None:

@@ -170,7 +170,8 @@ class History:
         entry = self._heard(event.attempt, time, "done")
         if entry is not None:
             entry.wall = event.measurement.wall
-            self._write_again(entry)
+            if entry.end is not None:
+                self._write_again(entry)
 
     def _failed(self, event: Failed, time: float) -> None:
         self._fail(event.attempt, time, "failed", failure_words(event.failure))
@@ -248,7 +249,8 @@ class History:
         entry = self.entries.pop(number, None) or self.ended.get(number)
         if entry is None:
             return
-        before, entry.end = entry.end, (time, command.state, failure_words(command.failure), command.spent)
+        why = "" if command.failure is None else failure_words(command.failure)
+        before, entry.end = entry.end, (time, command.state, why, command.spent)
         self.counts[command.state] += 1
         self.ended[number] = entry
         if before is not None:

@@ -10,7 +10,7 @@ from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from windrow.core.events import CancelRequested, Closed, Released, Wanted
+from windrow.core.events import CancelRequested, Closed, Wanted
 from windrow.core.records import Task, make_record
 from windrow.errors import UsageError
 from windrow.tasks.body import STREAM
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 #: Seconds without the end of a task after which a program that makes large things goes on.
 PATIENCE_S = 5.0
+
+_FUTURE = frozenset((Future,))
 
 
 class Session(NamedOptions):
@@ -124,7 +126,7 @@ class Session(NamedOptions):
         self._traits: dict[int, TaskTraits] = {}  #: by the identity of what was declared
         self._functions = DeclaredFunctions()
         self._driver = Driver(self, engine, workers, has)
-        self._leave = self._driver.leave
+        self.forget = self._driver.forget  #: an output, of which nobody has a future any more
         self._packer = self._driver._packer
 
     # -- life
@@ -272,9 +274,9 @@ class Session(NamedOptions):
         else:
             call.rule = rule = declared.on_failure or group.on_failure or self.on_failure
             call.group = group.number
-        content = Content(
-            declared.name, declared.function, arguments, keywords, declared.outputs, changed, rule == "ignore", around
-        )  # fmt: skip
+        content = make_record(Content, (
+            declared.name, declared.function, arguments, keywords, declared.outputs, changed, rule == "ignore", around,
+        ))  # fmt: skip
         call.content = content if packer is None else packer.pack(call.id, content)
 
     def _submit(self, call: Call, after: tuple[int, ...]) -> None:
@@ -284,7 +286,7 @@ class Session(NamedOptions):
             make_record(Task, (
                 call.id, declared.name, 1, None, call.slots, after, call.outputs, False, declared.needs,
                 declared.priority, call.group, None if declared.deadline is None else monotonic() + declared.deadline,
-                declared.retries if call.rule == "retry" else 0, declared.restartable and not call.writes_files,
+                declared.retries if call.rule == "retry" else 0, declared.restartable and not (declared.files and call.writes_files),
                 False, None,
             )),
         )  # fmt: skip
@@ -368,9 +370,13 @@ class Session(NamedOptions):
             latest = self.latest(thing)
             return latest.result() if isinstance(latest, Future) else thing
 
-        map_nested(things, ask)
+        plain = type(things) is list and not self.versions.any and _FUTURE.issuperset(map(type, things))
+        if plain and not self._isolated:  # by far the most: nothing to ask for, and nothing to look into
+            asked = things
+        else:
+            map_nested(things, ask)
         try:
-            return map_nested(things, value)
+            return [one.result() for one in things] if plain else map_nested(things, value)
         except KeyboardInterrupt as error:
             for one in () if hasattr(error, "__notes__") else asked:  # of the user, not of a task
                 one.cancel()
@@ -457,9 +463,6 @@ class Session(NamedOptions):
 
     def unwanted(self) -> bool:
         return self._driver.unwanted
-
-    def forget(self, output: str) -> None:
-        self._leave(Released(output))
 
     def cancel_task(self, call: Call) -> None:
         self._driver.tell(CancelRequested("cancel() was called", task=call.id))

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from windrow.core.records import Failure, FailureKind
-from windrow.engines.base import NO_READING, Outcome
+from windrow.core.records import Failure, FailureKind, make_record
+from windrow.engines.base import NO_MEASUREMENT, NO_READING, Outcome
 from windrow.engines.processes.values import own_copy
 from windrow.errors import InitializerError, TaskFileError, error_text
 from windrow.tasks.body import STREAM, run_body
@@ -86,8 +86,10 @@ class Around(Protocol):
 class CallWorkload:
     """The work of a session; the records stay at home."""
 
-    def __init__(self, records: WeakTable[int, Call], initializer: Callable[[], object] | None = None) -> None:
-        self._records: WeakTable[int, Call] | None = records
+    def __init__(
+        self, records: WeakTable[int, Call] | dict[int, Call], initializer: Callable[[], object] | None = None
+    ) -> None:
+        self._records: WeakTable[int, Call] | dict[int, Call] | None = records
         self._initializer = initializer
 
     def __getstate__(self) -> dict[str, Any]:
@@ -96,7 +98,9 @@ class CallWorkload:
     def content(self, task: Task) -> Content | None:
         """Give what a worker needs to run a task, or None if it was cancelled just now; asked at home, when it begins."""
         assert self._records is not None
-        record = self._records[task.id]
+        record = self._records.get(task.id)
+        if record is None:
+            return None
         with BEGINNING:
             if record.state == "cancelled":
                 return None
@@ -172,13 +176,15 @@ class CallSide:
             values = tuple([None if type(one) is Ignored else one for one in values])
             if job.mine is not None:
                 values = _own(values, () if content.around else job.mine)
-        arguments, keywords = fill_slots(content.arguments, content.keywords, values)
+        arguments, keywords = content.arguments, content.keywords
+        if values:
+            arguments, keywords = fill_slots(arguments, keywords, values)
         if content.outputs == 1 == len(task.makes) and not (content.around or content.ignores):
             # By far the most, and many of them are short.
             only = task.makes[0]
             made = run_body(content.name, function, arguments, keywords, 1, lambda _, one: job.release(only, one))
-            return Outcome({only: made[0]} if made else {})  # it was released
-        return Outcome(self._carefully(job, content, function, arguments, keywords))
+            return make_record(Outcome, ({only: made[0]} if made else {}, None, NO_MEASUREMENT))  # {}: it was released
+        return Outcome(self._carefully(job, content, function, arguments, dict(keywords)))
 
     def _carefully(
         self,

@@ -75,6 +75,7 @@ class World:
         self.scheduler = scheduler
         self.rng = random.Random(seed)
         self.shares = shares
+        self.size = 100  #: bytes of an output
         self.inputs = inputs or {}  #: borders by number
         self.now = 0.0
         self.lives: dict[int, Life] = {}
@@ -235,7 +236,7 @@ class World:
             store[Handle(name, launch.attempt)] = value
             if here:
                 self.stores[DRIVER][Handle(name, launch.attempt)] = value
-        made = tuple(Made(name, 100, here or self.shares) for name in outputs)
+        made = tuple(Made(name, self.size, here or self.shares) for name in outputs)
         used = Measurement(wall=wall, cpu=wall)
         return [happened.Finished(launch.attempt, life, made, used, report)]
 
@@ -245,7 +246,7 @@ class World:
         assert launch is not None
         self.stores[self._store(life)][Handle(name, launch.attempt)] = value
         self.released[launch.attempt] = name
-        return [happened.OutputReady(launch.attempt, life, Made(name, 100, self.shares))]
+        return [happened.OutputReady(launch.attempt, life, Made(name, self.size, self.shares))]
 
     def fail(self, life: Life, failure: Failure = ERROR) -> list[happened.Event]:
         """Let what a worker is at raise."""

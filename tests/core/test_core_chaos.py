@@ -326,15 +326,17 @@ class Graphs:
         return found
 
 
-def graph_world(seed: int, *, shares: bool = False, pools: bool = False, ahead: bool = False) -> tuple[World, Graphs]:
-    """Make a run of a random graph."""
+def graph_world(
+    seed: int, *, shares: bool = False, pools: bool = False, ahead: bool = False, size: int = 100
+) -> tuple[World, Graphs]:
+    """Make a run of a random graph, of whose outputs each has ``size`` bytes."""
     graph = Graphs(seed, pools=pools)
     options = Options(open=True, restart=not shares, ahead=ahead, crashes=1000, retries=1000)
     own, shared = (Needs(), ("node",)) if pools else (ONE_CORE, ())
     world = World(
         Scheduler(options=options), graph.rng.randint(1, 4), seed=seed, shares=shares, offers=own, pools=shared
     )  # fmt: skip
-    world.call = graph.call
+    world.call, world.size = graph.call, size
     if pools:
         world.tell(PoolChanged("node", Needs.of({"cores": 4, "memory": 8, "gpu": 2, "disk": 25}), ("gpu",)))
     world.begin()
@@ -357,6 +359,7 @@ MODES = {
     "fire": (0.15, {}),
     "pools": (0.15, {"pools": True}),
     "ahead": (0.1, {"ahead": True}),
+    "large": (0.1, {"ahead": True, "size": 20_000_000}),
 }
 
 

@@ -86,6 +86,38 @@ def go(made: World, life: Life = A, **more: Any) -> list[Any]:
 # -- when tasks run
 
 
+@pytest.mark.parametrize("shares", [True, False])
+def test_of_a_tree_of_large_values_there_are_few_at_a_time(shares: bool) -> None:
+    """What is queued runs before the tasks that read it and let it go: of large outputs few are queued."""
+    leaves = [task(number, category="leaf") for number in range(1, 101)]
+    tasks, level = list(leaves), [one.makes[0] for one in leaves]
+    while len(level) > 1:
+        adders = [
+            task(len(tasks) + 1 + number, *level[2 * number : 2 * number + 2], category="add")
+            for number in range(len(level) // 2)
+        ]
+        tasks += adders
+        level = [*[one.makes[0] for one in adders], *level[2 * len(adders) :]]
+    made = world(workers=2, shares=shares, ahead=True)
+    made.size = 8_000_000
+    first = [task(number, category=name) for number, name in ((1001, "leaf"), (1002, "add"))]  # so that both are known
+    made.tell(Submitted((), tuple(first)))
+    for life in (A, B):
+        go(made, life, wall=0.001)
+    made.tell(Released(("1001.0", "1002.0")), Submitted((), tuple(leaves)))
+    made.tell(Submitted((), tuple(tasks[100:])), Released(tuple(one.makes[0] for one in tasks[:-1])))
+    most = 0
+    while made.scheduler.graph.open:
+        for life in (A, B):
+            if made.queues[life]:
+                go(made, life, wall=0.001)
+            if made.fetches:
+                made.tell(*made.bring())
+        most = max(most, sum(bool(one.holders) for one in made.scheduler.graph.outputs.values()))
+    assert exists(made, level[0])
+    assert most <= 25
+
+
 def test_a_task_is_ready_when_all_it_reads_exists_and_readers_do_not_wait_for_other_outputs() -> None:
     made = world(task(1, makes=2), task(2, "1.0"), task(3, "1.0", "1.1"), workers=3)
     assert at(made, A) == [1]

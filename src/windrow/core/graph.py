@@ -223,8 +223,12 @@ class Graph:
             self._drain_agenda()
             return
         self._done(node, attempt.id, made)
+        size = 0
         for one in made:
             self._make(node, attempt, one)
+            size += one.bytes
+        if size and not node.fed:
+            self._outputs.expected[node.task.category] = size
         if len(made) + len(attempt.reported) != len(node.outputs) or self.lacking or attempt.reported:
             self._look_for_lacking(attempt, made)
         if self._agenda:

@@ -84,6 +84,7 @@ class Outputs:
     ) -> None:
         self.kept: dict[Life, dict[str, Output]] = {}  #: by worker: what it holds
         self.fetching: dict[str, Output] = {}
+        self.expected: dict[str, int] = {}  #: by category of calls: bytes of what the latest made, where that is known
         self._batch = batch
         self._feeder = feeder
         self._resources = resources

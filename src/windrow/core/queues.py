@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Seconds of calls that a worker may have in its queue: waiting for the driver's answer costs more than a short task.
 QUEUE_S = 0.05
+#: Bytes of outputs that are expected of a worker's queue at most: what is queued runs before what reads them, and frees them.
+QUEUE_BYTES = 32_000_000
 #: Calling a feeder's task back must save so many seconds: that is many times what the messages take.
 STEAL_S = 0.2
 #: Seconds between two looks at all workers; a look costs half a microsecond for each.
@@ -233,7 +235,8 @@ class Queues:
 
     def most(self, node: Node) -> int:
         seconds = self.seconds(node)
-        return 0 if seconds is None else int(min(QUEUE_S / max(seconds, 1e-9), MAX_QUEUE))
+        size = self._outputs.expected.get(node.task.category, 0)
+        return 0 if seconds is None else int(min(QUEUE_S / max(seconds, 1e-9), QUEUE_BYTES / max(size, 1), MAX_QUEUE))
 
     def joinable(self, cls: NeedsClass) -> list[tuple[int, int]]:
         """Give the queues that calls of a class may join, as (tasks in it, worker)."""

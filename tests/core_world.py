@@ -17,6 +17,7 @@ from windrow.core.commands import (
     Fetch,
     Launch,
     OutputMade,
+    Publish,
     Recall,
     Replan,
     Resolve,
@@ -90,6 +91,7 @@ class World:
         self.taken: list[tuple[Take, Any]] = []
         self.ends: dict[int, list[TaskEnded]] = {}
         self.made: list[OutputMade] = []
+        self.publishing: list[int] = []  #: tasks that are to be put into place
         self.released: dict[int, str] = {}  #: by attempt: what it has released
         self.launched: list[Launch] = []
         self.end: Resolve | None = None
@@ -154,6 +156,8 @@ class World:
             self.ends.setdefault(command.task, []).append(command)
         elif isinstance(command, OutputMade):
             self.made.append(command)
+        elif isinstance(command, Publish):
+            self.publishing.append(command.task)
         elif isinstance(command, Replan):
             plan = self.scheduler.feeder.policies.order.replan(command.job)  # type: ignore[union-attr]
             return [happened.Planned(plan)]
@@ -310,6 +314,8 @@ class World:
             choices += [self.begin_life] * 2
         if self.recalled:
             choices.append(self.give_back)
+        if self.publishing:
+            choices.append(lambda: [happened.Published(self.publishing.pop(0))])
         if self.old and self.rng.random() < faults:
             choices.append(lambda: [self.rng.choice(self.old)])
         if self.wake is not None and (not choices or self.rng.random() < 0.1):

@@ -277,10 +277,12 @@ class Graphs:
                 needs = Needs.of(amounts | {"disk": rng.choice([0, 1])})
                 if rng.random() < 0.5:
                     needs = Needs(needs.amounts, lasting=(("disk", makes[0]),))
+            restartable = rng.random() < 0.8
+            beside = [] if restartable else rng.sample(range(1, number), min(number - 1, rng.choice([0, 1, 2])))
             self.tasks.append(
                 Task(
                     number, f"c{number % 2}", reads=tuple(reads), makes=makes, after=tuple(after), needs=needs,
-                    restartable=rng.random() < 0.8, priority=rng.choice([0, 0, 1, -1]),
+                    restartable=restartable, priority=rng.choice([0, 0, 1, -1]), beside=tuple(beside),
                 )
             )  # fmt: skip
             self.outputs += makes
@@ -353,7 +355,7 @@ def look_into(value: Any, graph: Graphs, made: dict[str, set[int]]) -> None:
         look_into(one, graph, made)
 
 
-MODES = {
+MODES: dict[str, tuple[float, dict[str, Any]]] = {
     "calm": (0.0, {}),
     "shared": (0.0, {"shares": True, "ahead": True}),
     "fire": (0.15, {}),
@@ -376,6 +378,8 @@ def test_every_output_is_made_of_what_its_task_reads(seed: int, mode: str) -> No
     assert world.end is not None
     assert world.end.status == "complete"
     assert all(len(world.ends[task.id]) == 1 for task in graph.tasks)
+    order = {number: place for place, number in enumerate(world.ends)}
+    assert all(order[other] < order[task.id] for task in graph.tasks for other in task.beside)
     taken = {take.handle.output for take, _ in world.taken}
     assert set(graph.wanted) <= taken
     made: dict[str, set[int]] = {}

@@ -131,6 +131,12 @@ class OutputFailed(NamedTuple):
     failure: Failure
 
 
+class Publish(NamedTuple):
+    """What a task has made is to be put into place, where others had to end before; answered by Published."""
+
+    task: int
+
+
 class Replan(NamedTuple):
     """Ask the order decision for a new plan; answered by Planned."""
 
@@ -153,5 +159,5 @@ class Resolve(NamedTuple):
 
 EngineCommand: TypeAlias = Launch | Cancel | Recall | Fetch | Discard | StartWorker | StopWorker
 Command: TypeAlias = (
-    EngineCommand | Take | OutputMade | Uncounted | TaskEnded | OutputFailed | Replan | WakeAt | Resolve
+    EngineCommand | Take | OutputMade | Uncounted | TaskEnded | OutputFailed | Publish | Replan | WakeAt | Resolve
 )

@@ -173,6 +173,13 @@ class Planned(NamedTuple):
     plan: Plan
 
 
+class Published(NamedTuple):
+    """What a task has made is in place, or could not be put there."""
+
+    task: int
+    failure: Failure | None = None
+
+
 class Tick(NamedTuple):
     """Time has passed; sent when a ``WakeAt`` is due."""
 
@@ -181,4 +188,4 @@ class Tick(NamedTuple):
 AttemptEvent: TypeAlias = Started | OutputReady | Finished | Failed | Exhausted | Cancelled
 #: What engines report.
 EngineEvent: TypeAlias = AttemptEvent | WorkerJoined | WorkerLost | DrainRequested | PoolChanged | Held | FetchFailed
-Event: TypeAlias = EngineEvent | Submitted | Closed | Wanted | Released | CancelRequested | Planned | Tick
+Event: TypeAlias = EngineEvent | Submitted | Closed | Wanted | Released | CancelRequested | Planned | Published | Tick

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.commands import Discard, OutputFailed, OutputMade, TaskEnd, TaskEnded
+from windrow.core.commands import Discard, OutputFailed, OutputMade, Publish, TaskEnd, TaskEnded
 from windrow.core.outputs import NOTHING, Output
 from windrow.core.policies import NO_TRIES, Tries
 from windrow.core.records import DRIVER, NO_LIMITS, Failure, FailureKind, Handle, Made, make_record
@@ -41,8 +41,8 @@ class Node:
     """One task of the run."""
 
     __slots__ = (
-        "ahead", "attempts", "begun", "cls", "doubt", "entry", "failure", "fed", "followers", "fresh", "homing", "id",
-        "limits", "missing", "outputs", "pending", "reads", "root", "since", "spent", "state", "task",
+        "ahead", "attempts", "begun", "beside", "cls", "doubt", "entry", "failure", "fed", "followers", "fresh", "homing", "id",
+        "limits", "missing", "outputs", "pending", "publishing", "reads", "root", "since", "spent", "state", "task",
         "told", "tries", "unended", "void",
     )  # fmt: skip
 
@@ -64,7 +64,9 @@ class Node:
         self.reads: dict[str, Output] = NOTHING
         self.outputs: dict[str, Output] = {}
         self.unended: dict[int, Node] = NOTHING  #: tasks it comes after that have not ended
-        self.followers: list[Node] | None = None  #: tasks that come after its first end
+        self.followers: list[Node] | None = None  #: tasks that come after its first end, or are done after that
+        self.beside: dict[int, Node] = NOTHING  #: tasks that have not ended before which nothing is put into place
+        self.publishing = False  #: what it made is being put into place, or was
         self.missing = 0  #: outputs it reads that do not exist, and tasks it comes after
         self.pending: dict[str, Output] = NOTHING  #: outputs that are on their way while it is FETCHING
         self.homing: dict[str, Output] = NOTHING  #: outputs that are on their way while it is HOMING
@@ -167,6 +169,13 @@ class Graph:
                 if former is not None:
                     node.unended = node.unended or {}
                     node.unended[number] = former
+                    former.followers = former.followers or []
+                    former.followers.append(node)
+            for number in task.beside:
+                former = self.open.get(number)
+                if former is not None:
+                    node.beside = node.beside or {}
+                    node.beside[number] = former
                     former.followers = former.followers or []
                     former.followers.append(node)
             nodes.append(node)
@@ -282,10 +291,26 @@ class Graph:
             if DRIVER not in output.holders and output.needed:
                 node.homing[output.name] = output
                 self._outputs.fetch(output)
-        if not node.homing:
+        self._come_home(node)
+
+    def published(self, task: int, failure: Failure | None) -> None:
+        node = self.open.get(task)
+        if node is None or node.state is not TaskState.HOMING:
+            return  # it was called off meanwhile
+        if failure is None:
             self._come_home(node)
+        else:
+            self._give_up(node, TaskState.FAILED, failure)
+        self._drain_agenda()
 
     def _come_home(self, node: Node) -> None:
+        """A task that cannot be restarted is done if all it made is with the driver, and in place if it is put anywhere."""
+        if node.homing or node.beside:
+            return
+        if node.task.beside and not node.publishing:
+            node.publishing = True
+            self._batch.out.append(Publish(node.id))
+            return
         outputs = [one for one in node.outputs.values() if one.holders]
         attempt = outputs[0].attempt if outputs else 0
         announced = node.task.makes
@@ -299,7 +324,7 @@ class Graph:
 
     def back(self, node: Node, *, delayed: bool = False) -> None:
         if node.state is TaskState.HOMING or not node.task.restartable:
-            node.homing = NOTHING
+            node.homing, node.publishing = NOTHING, False
             for output in node.outputs.values():
                 self._outputs.drop(output)
         node.move(TaskState.DELAYED if delayed else TaskState.WAITING, self._batch.now)
@@ -465,7 +490,7 @@ class Graph:
         self._outputs.arrived(output, size, seconds)
         maker = output.maker
         if maker.state is TaskState.HOMING:
-            if maker.homing.pop(output.name, None) is not None and not maker.homing:
+            if maker.homing.pop(output.name, None) is not None:
                 self._come_home(maker)
                 self._drain_agenda()
             return
@@ -538,7 +563,7 @@ class Graph:
     def _leave(self, node: Node) -> None:
         """A task has ended: what it read may go, and what comes after it need not wait any more."""
         self.open.pop(node.id, None)
-        node.unended = NOTHING
+        node.unended = node.beside = NOTHING
         node.pending = NOTHING
         for output in node.reads.values():
             output.readers.pop(node.id, None)
@@ -546,6 +571,8 @@ class Graph:
                 self.tidy(output)
         followers, node.followers = node.followers, None
         for one in followers or ():
+            if one.beside.pop(node.id, None) is not None and one.state is TaskState.HOMING:
+                self._come_home(one)
             if one.unended.pop(node.id, None) is not None:
                 one.missing -= 1
                 if not one.missing and one.state is TaskState.WAITING:

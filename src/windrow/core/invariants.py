@@ -88,7 +88,7 @@ def _missing(node: Node) -> None:
         f"task {node.id} is {node.state.name} and waits for copies of {list(node.pending)}",
     )
     _check(
-        bool(node.homing) == (node.state is TaskState.HOMING)
+        bool(node.homing or node.beside or node.publishing) >= (node.state is TaskState.HOMING) >= bool(node.homing)
         and all(output.fetching is not None for output in node.homing.values()),
         f"task {node.id} is {node.state.name} and waits for {list(node.homing)} to come home",
     )
@@ -320,9 +320,9 @@ def _progress(scheduler: Scheduler) -> None:
         _check(feeder.complete is not None, "the run ended, and rows are missing")
     if scheduler.finished:
         return
-    delayed = any(node.state is TaskState.DELAYED for node in scheduler.graph.open.values())
-    planning = feeder is not None and not all(one.wants_plan(due=True) for one in feeder.accounts.values())
-    under_way = scheduler.queues.attempts or scheduler.outputs.fetching or delayed or planning or not scheduler.closed
+    asked = any(node.state is TaskState.DELAYED or node.publishing for node in scheduler.graph.open.values())
+    asked = asked or (feeder is not None and not all(one.wants_plan(due=True) for one in feeder.accounts.values()))
+    under_way = scheduler.queues.attempts or scheduler.outputs.fetching or asked or not scheduler.closed
     if not scheduler.workers.alive:
         _check(scheduler.workers.no_workers_failure() is None, "nobody is left, and the run has not ended")
     usable = any(worker.open for worker in scheduler.workers.alive.values()) and not scheduler.workers.starting

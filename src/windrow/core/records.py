@@ -106,6 +106,8 @@ class Task(NamedTuple):
     restartable: bool = True  #: a second attempt makes the same; else outputs are given out when it has ended
     twin: bool = False  #: a straggler may be run a second time: it has no effects but its outputs
     pin: Life | None = None  #: it runs there and nowhere else
+    #: Tasks that must have ended before what it made, which only then counts, is put into place: ``Publish`` asks for that.
+    beside: tuple[int, ...] = ()
 
 
 class Handle(NamedTuple):

@@ -85,6 +85,7 @@ class Scheduler:
             happened.Held: self._held,
             happened.FetchFailed: self._fetch_failed,
             happened.Planned: self._planned,
+            happened.Published: self._published,
             happened.Tick: self._tick,
         }
         if feeder is not None:
@@ -535,6 +536,9 @@ class Scheduler:
     def _planned(self, event: happened.Planned) -> None:
         assert self.feeder is not None
         self.feeder.planned(event.plan)
+
+    def _published(self, event: happened.Published) -> None:
+        self.graph.published(event.task, event.failure)
 
     def _tick(self, _: happened.Tick) -> None:
         self._woken = None  # time alone is the news: what is due is found later

@@ -12,7 +12,18 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from windrow.core.commands import Launch, OutputFailed, OutputMade, Replan, Resolve, Take, TaskEnded, Uncounted, WakeAt
+from windrow.core.commands import (
+    Launch,
+    OutputFailed,
+    OutputMade,
+    Publish,
+    Replan,
+    Resolve,
+    Take,
+    TaskEnded,
+    Uncounted,
+    WakeAt,
+)
 from windrow.core.events import CancelRequested, Event, Planned, Tick
 
 if TYPE_CHECKING:
@@ -161,7 +172,7 @@ def run(
 #: Commands that are for the loop itself.
 _OTHERS = frozenset({Take, Replan, WakeAt, Resolve})
 #: Commands that are for observers alone: they tell whoever waits for a task.
-_NEWS = frozenset({TaskEnded, OutputMade, OutputFailed, Uncounted})
+_NEWS = frozenset({TaskEnded, OutputMade, OutputFailed, Publish, Uncounted})
 
 
 @dataclass(slots=True)

@@ -68,7 +68,7 @@ class Call:
     """
 
     __slots__ = (
-        "__weakref__", "_places", "after", "arguments", "around", "content", "declared", "failure", "files", "group",
+        "__weakref__", "_places", "after", "arguments", "around", "beside", "content", "declared", "failure", "files", "group",
         "id", "key", "keywords", "more", "outputs", "parents", "reads", "root", "rule", "session", "slots", "state", "streamed",
     )  # fmt: skip
 
@@ -77,6 +77,7 @@ class Call:
     keywords: dict[str, Any]
     reads: list[Future]  #: in the order of slots
     after: list[int]  #: tasks that must have ended before
+    beside: list[int]  #: tasks that must have ended before files of it are put into place
     around: list[Around]  #: what the worker does around the body, outermost first
     files: list[FileArgument]
     more: list[str]  #: names of outputs beside those of the function
@@ -111,7 +112,7 @@ class Call:
 
     def begin(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Call:
         self.arguments, self.keywords = arguments, dict(keywords)
-        self.reads, self.after, self.around, self.files, self.more = [], [], [], [], []
+        self.reads, self.after, self.beside, self.around, self.files, self.more = [], [], [], [], [], []
         self._places = {}
         return self
 
@@ -119,7 +120,8 @@ class Call:
         """Keep what is read by its makers, and let go what was given: futures would be kept for ever."""
         self.parents = tuple({one.call.id: one.call for one in self.reads}.values())
         self.slots = tuple([one.output for one in self.reads])
-        del self.arguments, self.keywords, self.reads, self.after, self.around, self.files, self.more, self._places
+        del self.arguments, self.keywords, self.reads, self.after, self.beside, self.around, self.files, self.more
+        del self._places
 
     # -- its arguments
 

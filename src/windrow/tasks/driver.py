@@ -8,8 +8,18 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windrow.core.commands import OutputFailed, OutputMade, TaskEnded
-from windrow.core.events import CancelRequested, Event, PoolChanged, Released, Started, Submitted, Wanted, WorkerJoined
+from windrow.core.commands import OutputFailed, OutputMade, Publish, TaskEnded
+from windrow.core.events import (
+    CancelRequested,
+    Event,
+    PoolChanged,
+    Published,
+    Released,
+    Started,
+    Submitted,
+    Wanted,
+    WorkerJoined,
+)
 from windrow.core.policies import Options
 from windrow.core.records import NO_NEEDS, Failure, Handle, Needs, Task
 from windrow.core.scheduler import Scheduler
@@ -168,7 +178,7 @@ class Driver:
 
     def _go(self) -> None:
         session = self._session
-        workload = CallWorkload(session.calls if self._isolated else session.open, session.initializer)
+        workload = self._workload = CallWorkload(session.calls if self._isolated else session.open, session.initializer)
         try:
             with collecting_less():
                 run(
@@ -242,8 +252,17 @@ class Driver:
                 future = self._session.futures.get(command.output)
                 if future is not None:
                     future.failed(error_of(future.call, command.failure))
+            elif type(command) is Publish:
+                self._inbox.put(Published(command.task, self._publish(command.task)))
         if ended:
             self._wake_all()
+
+    def _publish(self, task: int) -> Failure | None:
+        try:
+            self._session.files.publish(self._session.open[task])
+        except Exception as error:  # noqa: BLE001 - told as the failure of the task
+            return self._workload.classify(error)
+        return None
 
     def _started(self, task: int) -> None:
         record = self._session.open.get(task)

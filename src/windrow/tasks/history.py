@@ -91,7 +91,7 @@ class _Entry:
         task = self.task
         ended, state, why, spent = self.end or (0.0, "waiting", "", ())
         call = CallRecord(
-            task.id, task.category, int(self.called * 1e6), int(ended * 1e6), state, (), task.reads, task.after,
+            task.id, task.category, int(self.called * 1e6), int(ended * 1e6), state, (), task.reads, (*task.after, *task.beside),
             self.released or NOTHING, _needs(task.needs.amounts), task.group, why,
             {name: micros(time) for name, time in spent},
         )  # fmt: skip

@@ -237,9 +237,9 @@ class Session(NamedOptions):
             self.reusing.submitting(call, futures)
         if declared.files:
             self.files.submitted(call)
-        after, read = tuple(call.after), call.reads
+        after, beside, read = tuple(call.after), tuple(call.beside), call.reads
         call.made()
-        self._submit(call, after)
+        self._submit(call, after, beside)
         del read  # not before: an output that is let go before the scheduler knows who reads it has to be made again
         if declared.outputs == STREAM:
             return StreamFuture(self, call, futures[0])
@@ -253,7 +253,7 @@ class Session(NamedOptions):
         future = self.futures[name] = kind(self, call, name)
         call.outputs = (name,)
         self._pack(call, arguments, keywords, (), ())
-        self._submit(call, ())
+        self._submit(call)
         return future
 
     def _pack(
@@ -279,7 +279,7 @@ class Session(NamedOptions):
         ))  # fmt: skip
         call.content = content if packer is None else packer.pack(call.id, content)
 
-    def _submit(self, call: Call, after: tuple[int, ...]) -> None:
+    def _submit(self, call: Call, after: tuple[int, ...] = (), beside: tuple[int, ...] = ()) -> None:
         declared = call.declared
         self._driver.submit(
             call,
@@ -287,7 +287,7 @@ class Session(NamedOptions):
                 call.id, declared.name, 1, None, call.slots, after, call.outputs, False, declared.needs,
                 declared.priority, call.group, None if declared.deadline is None else monotonic() + declared.deadline,
                 declared.retries if call.rule == "retry" else 0, declared.restartable and not (declared.files and call.writes_files),
-                False, None,
+                False, None, beside,
             )),
         )  # fmt: skip
 

@@ -21,7 +21,7 @@ from windrow.tasks.files.paths import given_paths, is_remote, one_name, pattern_
 from windrow.tasks.files.reading import Maker, Read
 from windrow.tasks.files.scratch import new_token, remove_dead, session_directory
 from windrow.tasks.files.stamps import OURS, Stamp, matches, stamp, there
-from windrow.tasks.files.writing import FileWork, Write
+from windrow.tasks.files.writing import FileWork, Write, publish
 from windrow.tasks.future import Future
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class FileTable:
     """By path: the latest writer and its readers.
 
     A call that reads a file depends on the call that wrote it last. One that writes a file comes after the call that wrote
-    it last and after all that read that version, whose values are brought home: they cannot be made again after that.
+    it last, and its files are put into place after all have ended that read that version, whose values are brought home: they
+    cannot be made again after that.
     """
 
     def __init__(self) -> None:
@@ -66,7 +67,15 @@ class FileTable:
             writes = [self._write(calling, one, f"{calling.id}.f{number}") for number, one in enumerate(written)]
             _check_apart(calling, writes)
             calling.more += [one.output for one in writes]
-            calling.around.append(FileWork(self._token, os.getcwd(), tuple(reads), tuple(writes)))
+            if calling.beside and not (all(one.plain for one in writes) and calling.session.reusing.by_stamp):
+                calling.after += [one for one in calling.beside if one not in calling.after]
+                calling.beside.clear()
+            later = bool(calling.beside)
+            calling.around.append(FileWork(self._token, os.getcwd(), tuple(reads), tuple(writes), later))
+
+    def publish(self, calling: Call) -> None:
+        """Put into place what a call has made while others read the former files."""
+        publish(self._token, calling.id, calling.name, self._written[calling])
 
     def submitted(self, calling: Call) -> None:
         """A call is about to be made: from now on what it writes is known as its work."""
@@ -188,13 +197,18 @@ class FileTable:
             claim = Claim("glob", pattern)
         read = self._read(calling, given) if given.kind.reads else None
         meeting = self._claims.meeting(claim)
-        before = {one for entry in meeting for one in (entry.writer, *entry.readers)}
         known = calling.session.open
+        # Those who read a directory would find what is private to the call there.
+        plain = claim.shape == "file" and read is None and all(one.claim == claim for one in meeting)
+        readers = {one for entry in meeting for one in entry.readers}
+        before = {entry.writer for entry in meeting} | (set() if plain else readers)
         calling.after += sorted(one for one in before if one in known and one not in calling.after)
+        calling.beside += sorted(one for one in readers - before if one in known)
         files = [one.claim.path for one in meeting if one.writer and one.claim.shape == "file"]
         self._prepare(os.path.dirname(os.path.realpath(path)))
         calling.files.append(FileArgument(given.parameter, given.kind, path))
-        return Write(given, output, claim, begins, read, frozenset(files if claim.shape == "tree" else ()))
+        inside = frozenset(files if claim.shape == "tree" else ())
+        return Write(given, output, claim, begins, read, inside, plain)
 
     def _prepare(self, place: str) -> None:
         if place not in self._places:

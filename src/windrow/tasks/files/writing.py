@@ -26,7 +26,7 @@ from windrow.tasks.call import map_nested
 from windrow.tasks.files.ownership import check_replaceable, mark_directory, mark_file, names_in, others_in
 from windrow.tasks.files.paths import as_given
 from windrow.tasks.files.reading import Read, check_promised, check_unchanged, find_paths, put_paths
-from windrow.tasks.files.scratch import make_private, remove_private
+from windrow.tasks.files.scratch import make_private, private_of, remove_private
 from windrow.tasks.files.stamps import OURS, Stamp, files_in, stamp
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Write(NamedTuple):
     begins: bool = False  #: names of several files begin with the path
     read: Read | None = None  #: of a file that is changed
     inside: frozenset[str] = frozenset()  #: files in a directory that tasks of the session write
+    plain: bool = False  #: one file, which may be made while others read the former one
 
 
 class _Making(NamedTuple):
@@ -71,6 +72,7 @@ class FileWork:
     base: str  #: the working directory at the call
     reads: tuple[Read, ...]
     writes: tuple[Write, ...]
+    later: bool = False  #: others read the former files: the driver puts the new ones into place when those have ended
 
     @contextmanager
     def around(self, going: RunningCall) -> Iterator[None]:
@@ -79,7 +81,10 @@ class FileWork:
             attempt.begin()
             yield
             attempt.end()
-        finally:
+        except BaseException:
+            attempt.clean()
+            raise
+        if not self.later:
             attempt.clean()
 
 
@@ -172,7 +177,7 @@ class _Attempt:
         with _PUBLISHING:
             if self._going.cancelled():
                 return
-            for place, (private, _) in self._privates.items():
+            for place, (private, _) in self._privates.items() if not self._work.later else ():
                 making = [one for one in self._making if one.place == place]
                 try:
                     self._move_all(private, place, making, made)
@@ -181,7 +186,18 @@ class _Attempt:
                         f"task {self._going.name!r} has made {', '.join(one.path for one in making)}, but that cannot be put "
                         f"into place: {error}"
                     ) from error
+        if self._work.later:
+            self._leave(made)
         self._going.made = {name: tell_finally(value, self._names) for name, value in self._going.made.items()}
+
+    def _leave(self, made: dict[str, list[str]]) -> None:
+        """Say what the files will be like that ``publish`` puts into place."""
+        for place, (private, _) in self._privates.items():
+            for name in sorted(set(os.listdir(private)) - {one for names in made.values() for one in names}):
+                self._note_beside(os.path.join(private, name), os.path.join(place, name))
+        for one in self._making:
+            _tell_apart(one.own, one.target)
+            self._going.made[one.write.output] = (one.path, *stamp(one.own)[1:])
 
     def _unwritten(self, making: _Making, what: str) -> TaskFileError:
         private, given = os.path.dirname(making.own), making.write.given
@@ -325,6 +341,27 @@ _STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
 
 #: Of the kernel.
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
+
+
+def publish(token: str, number: int, task: str, writes: tuple[Write, ...]) -> None:
+    """Put into place what an attempt has left in its private directories, declared files last."""
+    paths = [path for one in writes if not _is_special(path := os.fspath(one.given.path))]
+    places: dict[str, dict[str, str]] = {}
+    for path in paths:
+        target = os.path.realpath(path)
+        places.setdefault(os.path.dirname(target), {})[os.path.basename(path)] = target
+    with _PUBLISHING:
+        try:
+            for place, declared in places.items():
+                private = private_of(place, token, number)
+                beside = sorted(set(os.listdir(private)) - set(declared))
+                for name, target in ({one: os.path.join(place, one) for one in beside} | declared).items():
+                    merge(os.path.join(private, name), target, task)
+                remove_private(private, [])
+        except OSError as error:
+            raise TaskFileError(
+                f"task {task!r} has made {', '.join(paths)}, but that cannot be put into place: {error}"
+            ) from error
 
 
 def replace(source: str, target: str, task: str) -> None:

@@ -105,6 +105,7 @@ class Reuse:
         self._directory = None if store is False else results_directory(None if store is True else store)
         self._budget = parse_bytes(budget)
         self._by_content = files == "content"
+        self.by_stamp = not self._by_content  #: files are known by size and time
         self._isolated = isolated
         self._session = session
         self._counts = dict.fromkeys(_COUNTS, 0)

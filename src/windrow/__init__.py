@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from windrow import data, errors, hep, order, random
+    from windrow.blocks.histogram import hist
     from windrow.blocks.results import updown
     from windrow.files import file
     from windrow.pipeline.pipeline import Pipeline
@@ -46,6 +47,7 @@ __all__ = [
     "errors",
     "file",
     "hep",
+    "hist",
     "load",
     "merge",
     "order",
@@ -72,6 +74,7 @@ _HOMES = {
     "Session": "windrow.tasks.session",
     "command": "windrow.tasks.commands.command",
     "file": "windrow.files",
+    "hist": "windrow.blocks.histogram",
     "load": "windrow.pipeline.results.load",
     "merge": "windrow.pipeline.results.merge",
     "ready": "windrow.tasks.body",

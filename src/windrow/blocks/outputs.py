@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import awkward as ak
 import numpy as np
 
-from windrow.blocks.calls import Meter, sealed
+from windrow.blocks.calls import Meter, Stopwatch, sealed
 from windrow.blocks.cutflow_counts import merge_counts
 from windrow.blocks.failing import LeftOut, RowsFailed, is_about_rows, named_error, raise_from
 from windrow.blocks.fetch_ahead import outputs_of
+from windrow.blocks.histogram import BinFinder
 from windrow.blocks.probe import bounded
 from windrow.blocks.program import NOMINAL
 from windrow.errors import MergeError, error_text
@@ -151,6 +152,7 @@ def evaluate_outputs(run: ChunkRun) -> list[dict[OutputKey, Value]]:
     """Evaluate every output on every unit that has rows for it."""
     units = len(run.borders) - 1
     results: list[dict[OutputKey, Value]] = [{} for _ in range(units)]
+    finder = BinFinder(run)
     for lane, outputs in _by_lane(run):
         selection = run.selections[lane]
         if not selection.count and not run.forced:
@@ -166,19 +168,24 @@ def evaluate_outputs(run: ChunkRun) -> list[dict[OutputKey, Value]]:
             meter.bytes_read += size * (number + 1) // count - size * number // count
             meter.read_s += together.read_s / count
             with meter.reading(run.store):
-                _evaluate(run, output, selection, results, meter)
+                _evaluate(run, output, selection, results, meter, finder)
     return results
 
 
 def _by_lane(run: ChunkRun) -> Iterator[tuple[int, list[BoundOutput]]]:
-    for lane in range(len(run.program.lanes)):
-        outputs = [output for output in run.program.outputs if output.lane == lane]
-        if outputs:
-            yield lane, outputs
+    found: dict[int, list[BoundOutput]] = {}
+    for output in run.program.outputs:
+        found.setdefault(output.lane, []).append(output)
+    yield from sorted(found.items())
 
 
 def _evaluate(
-    run: ChunkRun, output: BoundOutput, selection: Selection, results: list[dict[OutputKey, Value]], meter: Meter
+    run: ChunkRun,
+    output: BoundOutput,
+    selection: Selection,
+    results: list[dict[OutputKey, Value]],
+    meter: Meter,
+    finder: BinFinder,
 ) -> None:
     meter.rows_out += selection.count
     region = run.program.lanes[output.lane].region
@@ -186,7 +193,10 @@ def _evaluate(
     failed: dict[int, tuple[LeftOut, ...]] = {}  #: unit -> rows to do without
     try:
         run.caller.prepare(output.name, output.arguments, selection)
-        arguments = run.caller.gather([a for a in output.arguments if a.kind != "weight"], selection, (output.lane,))
+        watch = Stopwatch(run.store)
+        bins = finder.find(output, selection)
+        plain = [a for a in output.arguments if a.kind != "weight"]
+        arguments = run.caller.gather(plain, selection, (output.lane,)) if bins is None else []
         places = [n for n, a in enumerate(output.arguments) if a.kind == "weight"]
         for variation, weight in _variations(run, output, selection):
             filled = list(arguments)
@@ -199,7 +209,12 @@ def _evaluate(
                     continue
                 pick = None if stop - start == selection.count else slice(start, stop)
                 try:
-                    value = call(pick, meter)
+                    if bins is None:
+                        value = call(pick, meter)
+                    else:
+                        value = bins.fill(weight, start, stop)
+                        meter.call(stop - start, watch.seconds())
+                        watch = Stopwatch(run.store)
                 except Exception as error:
                     failed[unit] = call.offending(start, stop, error)
                     if not failed[unit]:

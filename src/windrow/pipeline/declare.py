@@ -108,7 +108,7 @@ class Writing:
         merge: Callable[[Any, Any], Any] | None = None,
         **options: Any,
     ) -> Any:
-        """Add an output, evaluated on the rows of each region and added up.
+        """Add an output, evaluated on the rows of each region and added up: a function, or ``wr.hist(...)``.
 
         Options: ``regions`` (names or globs), ``region=None`` (all rows before any cut), ``weights`` (the factors of
         ``weight``; None for unweighted), ``merge`` (how to add two values), ``name``, ``reads``, ``when``, ``version``.

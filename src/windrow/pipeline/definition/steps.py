@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from windrow.blocks.histogram import HistogramSpec
 from windrow.errors import DefinitionError
 from windrow.files import File
 
@@ -74,6 +75,10 @@ def define(
 ) -> StepDefinition:
     if not callable(function):
         raise DefinitionError(f"a {kind} is made of a function, got {type(function).__name__} {function!r}")
+    if isinstance(function, HistogramSpec):
+        if kind != "output" or reads is not None:
+            raise DefinitionError(f"wr.hist(...) is an output and says itself what it reads, got {kind} with {reads=}")
+        reads = function.reads
     step = name or _name_of(kind, function)
     positional, keywords = _arguments(kind, step, function)
     reserved = tuple(p.name for p in keywords if p.name in RESERVED)

@@ -123,6 +123,21 @@ def test_a_replaced_file_is_looked_at_again(tmp_path: Path) -> None:
         source.open(0)
 
 
+def test_a_file_that_was_not_changed_for_a_while_is_known_to_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.root"
+    write(path, rows=10)
+    first = windrow.data.open(str(path)).open(0).info
+    assert windrow.data.open(str(path)).open(0).info is not first  # it may be changed again with the same time
+    monkeypatch.setattr(windrow.data.source, "SETTLED_NS", -(10**12))
+    first = windrow.data.open(str(path)).open(0).info
+    assert windrow.data.open(str(path)).open(0).info is first
+    assert windrow.data.open(str(path), grid=5).open(0).info.borders == (0, 5, 10)
+    write(path, rows=12)
+    assert windrow.data.open(str(path)).open(0).info.rows == 12
+
+
 def test_old_layouts_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windrow.data.source, "Once", lambda limit: Once(min(limit, 2)))
     for name in "abc":

@@ -6,6 +6,7 @@ A source opens nothing until work reaches an input, and pickles as the descripti
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+#: Files of which is kept what readers found in them. They are worked through in order: a few more than there are workers is
+#: enough, and a small analysis that is run again opens none of its files anew.
+LAYOUTS = 32
+#: Clocks of file systems tick every 2 s or more often: what was changed so long ago has another time if it is changed again.
+SETTLED_NS = 2_000_000_000
 
 
 class Once(Generic[T]):
@@ -55,6 +62,10 @@ class Once(Generic[T]):
             return value
 
 
+#: What readers found in the local files opened last: it takes a while to understand 1,900 branches.
+_KNOWN: Once[Any] = Once(LAYOUTS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSource:
     """Files and arrays by dataset; opens each input anew for every reader."""
@@ -62,9 +73,8 @@ class FileSource:
     inputs: tuple[Input, ...]
     datasets: Mapping[str, Mapping[str, Any]]  #: metadata per dataset, in fileset order
     grid: int | None = None  #: rows of a unit where the file's own units are not wanted
-    #: What readers found in the files opened last: a NanoAOD file takes uproot a third of a second to understand,
-    #: under the interpreter lock. Files are worked through in order: a few more than there are workers is enough.
-    _layouts: Once[Any] = field(default_factory=lambda: Once(32), compare=False, repr=False)
+    #: What readers found in files that are remote, or were written just now.
+    _layouts: Once[Any] = field(default_factory=lambda: Once(LAYOUTS), compare=False, repr=False)
 
     def open(self, index: int) -> Reader:
         source = self.inputs[index]
@@ -74,7 +84,11 @@ class FileSource:
             opened.append(_reader(source, self.grid, None))
             return getattr(opened[0], "layout", None)
 
-        layout = self._layouts.get((index, _stamp(source)), understand)
+        stamp = _stamp(source)
+        if stamp is not None and time.time_ns() - max(stamp[-2:]) > SETTLED_NS:
+            layout = _KNOWN.get((str(source.location), source.tree, self.grid, stamp), understand)
+        else:
+            layout = self._layouts.get((index, stamp), understand)
         reader = opened[0] if opened else _reader(source, self.grid, layout)
         try:
             _check_promises(source, reader)
@@ -97,15 +111,15 @@ def _read_only(datasets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mappin
     return MappingProxyType({name: MappingProxyType(dict(m)) for name, m in datasets.items()})
 
 
-def _stamp(source: Input) -> tuple[int, int] | None:
+def _stamp(source: Input) -> tuple[int, ...] | None:
     """Return what shows that a local file was replaced; None where there is nothing to look at."""
     if source.format == "arrays" or is_remote(source.location):
         return None
     try:
-        status = Path(source.location).stat()
+        now = Path(source.location).stat()
     except OSError:
         return None  # opening it will say what is wrong
-    return status.st_size, status.st_mtime_ns
+    return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
 
 def _reader(source: Input, grid: int | None, layout: Any) -> Reader:

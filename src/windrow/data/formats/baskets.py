@@ -20,6 +20,7 @@ import uproot
 import xxhash
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Iterator
 
     from windrow.data.remote.file import RemoteFile
@@ -56,9 +57,9 @@ class Baskets:
     stored: np.dtype[Any]  #: of one number, in the file's byte order
     jagged: bool
     counter: str | None
-    entries: tuple[int, ...]  #: first row of each basket, and the end
-    seeks: tuple[int, ...]
-    sizes: tuple[int, ...]
+    entries: array[int]  #: first row of each basket, and the end
+    seeks: array[int]
+    sizes: array[int]
 
     def overlapping(self, start: int, stop: int) -> Iterator[int]:
         number = max(bisect_right(self.entries, start) - 1, 0)

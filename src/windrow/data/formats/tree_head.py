@@ -7,6 +7,7 @@ that such files have (TTree 20, TBranch 13, one leaf each) and gives up on anyth
 from __future__ import annotations
 
 import struct
+from array import array
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,9 +43,9 @@ class Branch(NamedTuple):
     stored: np.dtype[Any]
     counter: str | None  #: the branch with the lengths of the lists
     stored_bytes: int
-    entries: tuple[int, ...]  #: first row of each basket, and the end
-    seeks: tuple[int, ...]
-    sizes: tuple[int, ...]
+    entries: array[int]  #: first row of each basket, and the end
+    seeks: array[int]
+    sizes: array[int]
 
 
 class Head(NamedTuple):
@@ -106,11 +107,13 @@ class _Parse:
         self._skip()  # baskets that are in here: there are none, or the rows do not add up
         sizes, starts, seeks = (self._numbers(one, most) for one in (">i4", ">i8", ">i8"))
         count = next((place for place, seek in enumerate(seeks) if seek == 0 or place == writing), most)
-        entries = tuple(starts[: count + 1]) if count else (0,)
+        entries = array("q", starts[: count + 1] if count else (0,))
         self._text()
         if self._at != end or entries[-1] != rows or len(entries) != count + 1:
             raise _Unknown
-        return Branch(name, stored, counter, stored_bytes, entries, tuple(seeks[:count]), tuple(sizes[:count]))
+        return Branch(
+            name, stored, counter, stored_bytes, entries, array("q", seeks[:count]), array("q", sizes[:count])
+        )
 
     def _leaf(self, branch: str) -> tuple[np.dtype[Any], str | None]:
         kind, position = self._object()

@@ -6,6 +6,7 @@ handle of its own. Plain columns go through ``baskets``, everything else through
 
 from __future__ import annotations
 
+from array import array
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -154,7 +155,7 @@ def _described_by_uproot(tree: Any, rows: int) -> tuple[dict[str, ColumnInfo], d
         meaning = branch.interpretation
         if isinstance(meaning, Exception):
             continue  # uproot cannot read it, and then neither can anybody
-        entries = tuple(branch.entry_offsets)
+        entries = array("q", branch.entry_offsets)
         if entries[-1] != rows:
             continue  # a branch filled more or less often than the tree has no row for each
         column = columns[name] = _describe(name, branch, meaning)
@@ -168,8 +169,8 @@ def _described_by_uproot(tree: Any, rows: int) -> tuple[dict[str, ColumnInfo], d
             jagged=column.kind == "jagged",
             counter=column.counter,
             entries=entries,
-            seeks=tuple(branch.member("fBasketSeek")[:count].tolist()),
-            sizes=tuple(branch.member("fBasketBytes")[:count].tolist()),
+            seeks=array("q", branch.member("fBasketSeek")[:count].tolist()),
+            sizes=array("q", branch.member("fBasketBytes")[:count].tolist()),
         )
     return columns, baskets
 

@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 KEPT_BYTES = 64_000_000
 
 
+#: Inputs of which is known which program they have without comparing all their columns: a few more than there are workers.
+KNOWN_INPUTS = 32
+
+
 class Feed(NamedTuple):
     """What an input of the scheduler is: one of the source, for some products (None: all)."""
 
@@ -79,6 +83,7 @@ class PipelineWorkload:
         self.stop = threading.Event()  #: set when the run ends and waits for no chunk any more
         self._units: dict[str, tuple[int, int]] = {}  #: by dataset: rows and units of the inputs opened so far
         self._programs: dict[Any, Program] = {}
+        self._known: dict[Any, tuple[FileInfo, Program]] = {}  #: of inputs opened last, by input and products
         self._kept_bytes = 0
         self._stamps: dict[int, FileStamp | None] = {}  #: of inputs when they were first opened in this process
         self._saved: dict[str, tuple[tuple[str, ...], str]] = {}  #: file -> columns, first input
@@ -94,7 +99,7 @@ class PipelineWorkload:
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what belongs to a process: locks, programs and compiled code are made anew."""
         state = dict(self.__dict__)
-        for name in ("stop", "_lock", "_programs", "_stamps"):
+        for name in ("stop", "_lock", "_programs", "_known", "_stamps"):
             del state[name]
         state["definition"] = replace(self.definition, kernels={})
         state["ambient"] = ambient()
@@ -107,6 +112,7 @@ class PipelineWorkload:
         self.stop = threading.Event()
         self._lock = threading.Lock()
         self._programs = {}
+        self._known = {}
         self._stamps = {}
         # What was learned here so far is known at home; from now on only what is new is told.
         self._new = RunFacts()
@@ -184,16 +190,24 @@ class PipelineWorkload:
         return Failure(kind, type(error).__name__, str(error), place, error)
 
     def program(self, source: Input, info: FileInfo, products: frozenset[Product] | None = None) -> Program:
-        columns = tuple((c.name, c.kind, str(c.dtype), c.counter) for c in info.columns.values())
+        with self._lock:
+            known = self._known.get((source.index, products))
+            if known is not None and known[0] is info:
+                return known[1]
+        columns = tuple((c.name, c.kind, c.dtype, c.counter) for c in info.columns.values())
         key = (source.dataset, columns, products)
         with self._lock:
+            if len(self._known) >= KNOWN_INPUTS:
+                self._known.clear()
             program = self._programs.get(key)
             if program is not None:
+                self._known[source.index, products] = (info, program)
                 return program
             metadata = self.source.datasets[source.dataset]
             program = bind(self.definition, source.dataset, metadata, info, source.label, products)
             self._check_saved(program, source.label)
             self._programs[key] = program
+            self._known[source.index, products] = (info, program)
         self.learn(RunFacts(twins={n: s.same_as for n, s in program.steps.items() if s.same_as not in (None, n)}))
         return program
 

@@ -1,4 +1,4 @@
-"""The HEP-Frame paper's 24-core comparisons in virtual time: threads that set up against threads that process, and HEFT.
+"""The HEP-Frame paper's figure 10 in virtual time: threads that set up against threads that process, on 24 cores.
 
     python benchmarks/paper_hepframe.py [--quick] [--json FILE]
 
@@ -8,38 +8,29 @@ that all workers share, and on ``Machine``, an event loop of its own whose threa
 need the roles, which workers of the simulated engine do not have (each reads a chunk and then processes it), so they run on
 ``Machine`` alone: the device (``FairShare``) and what is drawn for each chunk are those of the simulated engine, the tuning is
 the ``Balance`` of real runs. Targets are about shape: the tuned split within 5 % of the best fixed one, about 4 times as fast as
-one setup thread where setup limits, and the published schedulers in the published sequence. With ``--quick`` there is one seed
-instead of five.
+one setup thread where setup limits. With ``--quick`` there is one seed instead of five. Figures 11, 15 and 16 are in
+``paper_hepframe_figures.py``.
 """
 
 from __future__ import annotations
 
 import statistics
-import sys
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from importlib import import_module
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import harness
-import numpy as np
 from paper_split import PaperBalance, even_pool
 
 from windrow.core.policies import Policies
-from windrow.core.records import FAILED, PASSED, Rows, Window
+from windrow.core.records import Rows
 from windrow.engines.simulated.devices import FairShare
 from windrow.engines.simulated.model_files import load_model
-from windrow.order.adaptive import adaptive
-from windrow.order.model import Lane, Situation, Step
 from windrow.place.read_ahead_split import Balance, Pool
 from windrow.run.simulate import simulate
 from windrow.shape.fixed import Fixed
-
-sys.path.insert(0, str(harness.ROOT / "examples" / "tth"))
-
-from analysis import PASS, PASS_SCINP, PROPOSITIONS, build, depend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,13 +48,6 @@ PAPER_ONE_SETUP = {"as": "4x"}
 IN_FLIGHT = 2 * THREADS
 #: Rows of its chunks, as the model file has them.
 UNIT = 500
-
-#: Seconds of propositions: all take less than 13 us (half of that is assumed), but for these. The heaviest one of sci is at the
-#: end (section 5.2.6); that the other is the 13th is ours, as in examples/tth. scinp has an eighth of the samples.
-LIGHT_S = 6.5e-6
-HEAVY_S = {"as": {}, "sci": {13: 5e-3, 18: 29e-3}, "scinp": {13: 49e-3, 18: 29e-3 / 8}}
-#: HEP-Frame against HEFT (StarPU dm) on the 24-core server, section 5.2.6.
-PAPER_HEFT = {"as": "up to 2x, by the split", "sci": "1.39x", "scinp": "2.5x"}
 
 
 # -- setting up against processing -----------------------------------------------------------------
@@ -91,7 +75,7 @@ class Machine:
         ]
         assert costs.device is not None
         self.device = FairShare(model.devices[costs.device].rate)
-        self.balance, self.pool = balance, pool
+        self.balance, self.pool, self.threads = balance, pool, pool.setting_up + pool.processing
         self.now = 0.0
         self.next_setup = 0  #: chunk that is set up next
         self.ready: list[int] = []
@@ -139,7 +123,7 @@ class Machine:
         if self.next_setup == len(self.demands) and not self.device.users:
             self.setup_end = self.now
             if self.balance is not None:
-                self.pool = Pool(0, THREADS)  # everything to processing when reading ends
+                self.pool = Pool(0, self.threads)  # everything to processing when reading ends
 
     def _process(self, done: Done) -> None:
         _, _, chunk = heappop(self.ending)
@@ -245,83 +229,11 @@ def splits(report: harness.Report, seeds: Sequence[int]) -> None:
     report.table(("case", "rule", "rest", "after", "way", "waiting", "paper"), rests)
 
 
-# -- HEFT ------------------------------------------------------------------------------------------
-
-
-def situation(case: str) -> Situation:
-    """The propositions as cuts, with rows drawn by the published pass rates."""
-    rates = PASS_SCINP if case == "scinp" else PASS
-    names = {number: f"{number} {steps[-1]}" for number, steps in PROPOSITIONS.items()}
-    needs: dict[str, tuple[str, ...]] = dict.fromkeys(names.values(), ())
-    for number, need in sorted(depend(build(case))):
-        needs[names[number]] = (*needs[names[number]], names[need])
-    order = tuple(names.values())
-    rng = np.random.default_rng(3)
-    drawn = rng.random((20_000, len(names))) < np.array([rates[number] for number in names])
-    patterns, rows = np.unique(drawn, axis=0, return_counts=True)
-    verdicts = np.where(patterns, PASSED, FAILED).astype(np.int8)
-    window = Window(0, 0, 20_000, 0, 20_000, order, verdicts, rows)
-    heavy = HEAVY_S[case]
-    steps = {name: Step(name, "cut", (0,), 0.0, heavy.get(number, LIGHT_S)) for number, name in names.items()}
-    lane = Lane(tuple((name, False) for name in order))
-    return Situation(
-        written=order, current=order, steps=steps, needs=needs, lanes=(lane,), windows=(window,), columns={},
-        chunk_rows=6_000, unit_rows=6_000,
-    )  # fmt: skip
-
-
-def cost(given: Situation, order: Sequence[str], *, drops: bool = True) -> float:
-    """Seconds per event of an order, by the sampled rows; without dropping every step sees every event."""
-    (window,) = given.windows
-    place = {name: number for number, name in enumerate(window.cuts)}
-    alive, total = np.ones(len(window.rows), dtype=bool), 0.0
-    for name in order:
-        total += given.steps[name].row_s * float(window.rows[alive].sum()) / window.size
-        if drops:
-            alive &= window.verdicts[:, place[name]] == PASSED
-    return total
-
-
-def schedulers(report: harness.Report) -> None:
-    """The paper's figure 15, as far as it is about order."""
-    rows = []
-    policies: dict[str, Any] = {
-        name: import_module(f"windrow.order.published.{name}").order for name in ("heft", "hepframe")
-    }
-    for case in CASES:
-        given = situation(case)
-        heft, decision = policies["heft"](given), adaptive(given)
-        costs = {
-            "HEFT, nothing dropped": cost(given, heft, drops=False),
-            "HEFT's list": cost(given, heft),
-            "written": cost(given, given.written),
-            "HEP-Frame": cost(given, policies["hepframe"](given)),
-            "adaptive": cost(given, decision.order),
-        }
-        base = costs["HEP-Frame"]
-        rows.append((
-            f"ttH_{case}", *(f"{1e3 * value:.3f} ms ({value / base:.2f}x)" for value in costs.values()), PAPER_HEFT[case],
-        ))  # fmt: skip
-        if case != "as":
-            report.claim(f"hepframe: ttH_{case}: HEFT's list / HEP-Frame's order", costs["HEFT's list"] / base, 1.1)
-        ratio = costs["adaptive"] / base
-        report.claim(
-            f"hepframe: ttH_{case}: adaptive / HEP-Frame's order",
-            ratio,
-            1.0,
-            better="lower",
-            reason=None if ratio <= 1 else decision.why,
-        )
-    report.note("Processing seconds per event, counted; in brackets: times HEP-Frame's.")
-    report.table(("case", *costs, "paper: HEP-Frame over HEFT"), rows)
-
-
 def main() -> None:
     options = harness.options(__doc__.splitlines()[0])
     report = harness.Report("HEP-Frame's 24 cores, simulated", harness.machine())
     splits(report, range(1 if options.quick else 5))
     engine_splits(report, range(1 if options.quick else 5))
-    schedulers(report)
     report.finish(options.json)
 
 

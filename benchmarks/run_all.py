@@ -23,6 +23,7 @@ SHARED = {
     "harness",
     "order_cases",
     "order_counting",
+    "paper_heft",
     "paper_split",
     "random_numbers",
     "run_all",

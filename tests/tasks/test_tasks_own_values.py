@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,3 +111,48 @@ def test_what_cannot_be_changed_or_copied_is_given_as_it_is() -> None:
     copied = own_copy(objects, {})
     copied[0].append(2)
     assert objects[0] == [1]
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@wr.task
+def make_many(megabytes: int) -> Any:
+    values = np.arange(megabytes * 125_000.0)
+    return {"values": values, "same": values}
+
+
+@wr.task
+def look_and_spoil(thing: Any) -> tuple[float, bool, bool]:
+    """Read all, and change it; and say whether two names still mean one array, and whether its memory is a file's."""
+    values = thing["values"]
+    total = float(values.sum())
+    values[:] = -1
+    where, maps = values.ctypes.data, Path("/proc/self/maps").read_text().splitlines()
+    spans = [(line.split()[0].split("-"), line) for line in maps]
+    mapped = any(int(one, 16) <= where < int(other, 16) and "memfd" in line for (one, other), line in spans)
+    return total, thing["same"] is values, mapped
+
+
+def test_a_large_value_is_mapped_by_all_who_read_it_and_changed_by_none(session: wr.Session) -> None:
+    made = make_many(4)
+    wanted = float(np.arange(500_000.0).sum())
+    assert session.gather([look_and_spoil(made) for _ in range(12)]) == [(wanted, True, True)] * 12
+    value = made.result()
+    value["values"][:] = 0  # the program's own
+    assert session.gather([look_and_spoil(made) for _ in range(3)]) == [(wanted, True, True)] * 3
+
+
+def test_memory_files_of_values_are_closed(session: wr.Session) -> None:
+    look = session.submit(descriptors)
+    before, here = {look.result(), session.submit(descriptors).result()}, descriptors()
+    for _ in range(5):
+        made = [make_many(2) for _ in range(6)]
+        session.gather([look_and_spoil(one) for one in made for _ in range(2)])
+        session.gather(made)
+        del made
+    # What was let go is told with the next call, to the worker with the next but one.
+    after = [session.submit(descriptors).result() for _ in range(4)]
+    assert descriptors() <= here + 2
+    assert max(after[2:]) <= max(before) + 2

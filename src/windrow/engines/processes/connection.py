@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from windrow.core.events import Cancelled, Event, Exhausted, Failed, Finished, Started, WorkerLost
 from windrow.core.records import Failure, FailureKind, Life
@@ -68,11 +68,12 @@ class Connection:
         self._plans[id(plan)] = (len(self._plans), plan)
         return self._plans[id(plan)]
 
-    def missing_common(self, common: Mapping[int, Parcel]) -> list[Parcel]:
-        """Give what calls have in common and it was not sent yet; from now on it was."""
+    def missing_common(self, common: Mapping[int, Parcel], engine: weakref.ref[Any]) -> list[Parcel]:
+        """Give what calls have in common and it was not sent yet; from now on it was. When a large one is gone the engine is woken."""
         missing = [number for number in common if number not in self._common]
         for number in missing:
-            weakref.finalize(common[number], self._gone.append, number).atexit = False
+            large = common[number].file >= 0
+            weakref.finalize(common[number], _note_gone, self._gone, number, engine if large else None).atexit = False
         self._common.update(missing)
         return [common[number] for number in missing]
 
@@ -178,6 +179,13 @@ class Connection:
         killed = ended.kind == "signal" and ended.code == signal.SIGKILL
         message = f"worker {self.life.worker} {how} {doing}"
         return Failure(kind, KILLED if killed else "WorkerLost", message, place)
+
+
+def _note_gone(gone: deque[int], number: int, engine: weakref.ref[Any] | None) -> None:
+    gone.append(number)
+    found = None if engine is None else engine()
+    if found is not None:
+        found.wake()
 
 
 def _how(ended: ProcessEnd) -> tuple[FailureKind, str]:

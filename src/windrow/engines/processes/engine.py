@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import weakref
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -133,11 +134,12 @@ class ProcessesEngine:
                 message = None if connection is None else self._told(connection, command, now)
                 if message is not None:
                     batches.setdefault(life.worker, []).append(message)
-        for worker, batch in batches.items():
-            connection = self._connections[worker]
+        for worker, connection in self._connections.items():
             gone = connection.take_gone()
             if gone:
-                batch.append(ForgetCommon(gone))
+                batches.setdefault(worker, []).append(ForgetCommon(gone))
+        for worker, batch in batches.items():
+            connection = self._connections[worker]
             late, connection.late = connection.late, []
             self._send(connection, pack((late, batch), messages.COMMANDS))
 
@@ -172,7 +174,7 @@ class ProcessesEngine:
                 packed = messages.pack_call(task.id, *dumps(content, apart=APART), {})
         along, numbers, parcels = self._bring(launch)
         if packed.common:
-            parcels = connection.missing_common(packed.common) + parcels
+            parcels = connection.missing_common(packed.common, weakref.ref(self)) + parcels
         if packed.parcel is not None:
             parcels.append(packed.parcel)
         for parcel in parcels:
@@ -262,6 +264,8 @@ class ProcessesEngine:
             until = [connection.due() for connection in self._connections.values()]
             times = [time for time in (*until, deadline) if time is not None]
             self._poll(max(0.0, min(times) - now) if times else None)
+            if self._woken:
+                self.do(())  # what calls had in common may be gone
             if self._events or self._woken or (deadline is not None and monotonic() >= deadline):
                 self._woken = False
                 events, self._events = self._events, []

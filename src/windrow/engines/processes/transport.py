@@ -47,6 +47,8 @@ TOGETHER = 16
 #: Memory files that this process has open at a time: calls that wait have one each, and it may have few (often 1024) of
 #: all kinds. What does not get one goes through the socket.
 MOST_FILES = 128
+#: Memory files that stay open here, to be mapped again. What has none is mapped twice, or copied.
+MOST_KEPT = 128
 #: Nothing that is sent has more bytes or buffers than this: a head that says so is not one of ours.
 MOST_BYTES, MOST_BUFFERS = 1 << 48, 1 << 24
 
@@ -153,13 +155,16 @@ def _memory_file(pieces: list[bytes | memoryview]) -> int:
 class _KeptFile:
     """A memory file that stays open, to be mapped again."""
 
-    __slots__ = ("number",)
+    __slots__ = ("file",)
+    count = 0  #: of all
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, file: int) -> None:
+        self.file = file
+        _KeptFile.count += 1
 
     def __del__(self) -> None:
-        os.close(self.number)
+        _KeptFile.count -= 1
+        os.close(self.file)
 
 
 class Arrival(NamedTuple):
@@ -173,23 +178,24 @@ class Arrival(NamedTuple):
     sizes: tuple[int, ...]  #: of the buffers
     body: memoryview
     spare: list[memoryview]  #: the same memory once more, for one who must not see what is written to the other
-    file: _KeptFile | None = None  #: of memory without a pickle
+    file: _KeptFile | Parcel | None = None  #: of what is mapped more than once
 
     def fresh(self) -> memoryview:
-        """Give memory that came without a pickle to somebody who may write to it: nobody else sees that."""
+        """Give what came to somebody who may write to it: nobody else sees that."""
         if self.file is None:
-            return memoryview(bytearray(self.body))
-        return _map_private(self.file.number, self.bytes)
+            return self.spare.pop() if self.spare else memoryview(bytearray(self.body))
+        return _map_private(self.file.file, self.bytes)
 
     def open(self, *, own: bool = False) -> Any:
         """Unpickle, without copying buffers; raises what that raises. ``own``: what came stays as it is, and can be sent on."""
-        buffers: list[Any] = self._buffers(self.body)
-        if own:
-            buffers = self._buffers(self.spare.pop()) if self.spare else [bytearray(one) for one in buffers]
+        buffers = self._buffers(self.fresh() if own and self.sizes else self.body)
         return pickle.loads(self.body[: self.pickled], buffers=buffers)  # noqa: S301 - from our own processes only
 
     def again(self, kind: int, tag: int) -> Parcel:
         """Make a parcel of what came, to be sent on, without looking into it."""
+        if self.file is not None and len(_files) < MOST_FILES:
+            head = _HEAD.pack(kind, True, len(self.sizes), tag, self.pickled, self.bytes, 0.0)
+            return Parcel(head + struct.pack(f"<{len(self.sizes)}Q", *self.sizes), self.bytes, os.dup(self.file.file))
         return parcel_of(self.body[: self.pickled].tobytes(), self._buffers(self.body), kind, tag)
 
     def _buffers(self, body: memoryview) -> list[memoryview]:
@@ -202,12 +208,21 @@ class Arrival(NamedTuple):
         return buffers
 
 
+def store(thing: Any) -> Arrival | None:
+    """Put a thing where it can be mapped by each who reads it, as if it had come; None where no memory file can be had."""
+    content, buffers = dumps(thing, apart=APART)
+    parcel = parcel_of(content, buffers, 0, 0)
+    if parcel.file < 0:
+        return None
+    return Arrival(0, 0, 0.0, parcel.bytes, len(content), tuple([b.nbytes for b in buffers]), parcel.body(), [], parcel)
+
+
 class Link:
     """One end of a socket between two processes of ours; whether it blocks is the socket's own setting."""
 
     def __init__(self, sock: socket.socket, twice: frozenset[int] = frozenset()) -> None:
         self.socket = sock
-        self._twice = twice  #: kinds of parcels that are opened here and sent on as well
+        self._twice = twice  #: kinds of parcels that are opened here for several, or sent on as well
         self.ended = False  #: nothing more will come: the other side has closed, or is gone
         self.garbled = ""  #: what is wrong with what came; nothing is read after it
         #: Nothing can be sent any more, though what the other side had sent may still be read.
@@ -314,16 +329,17 @@ class Link:
             sizes = struct.unpack_from(f"<{buffers}Q", self._read, _HEAD.size)
             _check(pickled, sizes, total)
             spare: list[memoryview] = []
-            file = None
+            kept = None
             if filed:
                 file = self._next_file(total)
-                body = _map_private(file.number, total)
-                if kind in self._twice:
-                    spare.append(_map_private(file.number, total))
+                body = _map_private(file.file, total)
+                if not pickled or (kind in self._twice and _KeptFile.count <= MOST_KEPT):
+                    kept = file
+                elif kind in self._twice:
+                    spare.append(_map_private(file.file, total))
             else:
                 body = memoryview(self._read[begin:end])  # a bytearray of its own
             del self._read[:end]
-            kept = file if not pickled else None
             found.append(Arrival(kind, tag, seconds, total, pickled, sizes, body, spare, kept))
 
     def _next_file(self, size: int) -> _KeptFile:
@@ -331,7 +347,7 @@ class Link:
         if not self._files:
             raise _Garbled("it announced memory and sent none")
         file = _KeptFile(self._files.popleft())
-        if os.fstat(file.number).st_size != size:
+        if os.fstat(file.file).st_size != size:
             raise _Garbled("it sent memory of another size than it announced")
         return file
 

@@ -15,6 +15,12 @@ _DEEPEST = 3
 #: Items of a container that are looked at for what they are, and libraries whose things are known.
 _MANY = 10_000
 _LIBRARIES = frozenset({"awkward", "numpy", "pandas", "pyarrow", "scipy"})
+#: Those whose memory nobody changes: what has it need not be copied.
+UNCHANGED = frozenset({"awkward", "pyarrow"})
+
+
+def library_of(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
 
 
 def is_small(value: Any, depth: int = 0) -> bool:
@@ -49,8 +55,7 @@ def is_plain(value: Any, depth: int = 0) -> bool:
         return is_plain(list(value), depth) and is_plain(list(value.values()), depth)
     if kind in (tuple, list, set, frozenset):
         return len(value) <= _MANY and depth < _DEEPEST and all(is_plain(one, depth + 1) for one in value)
-    known = kind.__module__.partition(".")[0] in _LIBRARIES
-    return known and not getattr(getattr(value, "dtype", None), "hasobject", False)
+    return library_of(value) in _LIBRARIES and not getattr(getattr(value, "dtype", None), "hasobject", False)
 
 
 #: What nobody can change.
@@ -69,7 +74,7 @@ def own_copy(value: Any, memo: dict[int, Any]) -> Any:
     known = memo.get(id(value), memo)
     if known is not memo:
         return known
-    library = kind.__module__.partition(".")[0]
+    library = library_of(value)
     if library == "pyarrow":  # its tables and arrays cannot be changed
         return value
     made: Any

@@ -24,8 +24,8 @@ from windrow.engines.base import Job
 from windrow.engines.job_runner import JobRunner, estimate_bytes
 from windrow.engines.processes import messages
 from windrow.engines.processes.serialize import culprit, portable
-from windrow.engines.processes.transport import Arrival, Link, pack
-from windrow.engines.processes.values import is_plain, is_small
+from windrow.engines.processes.transport import Arrival, Link, pack, store
+from windrow.engines.processes.values import UNCHANGED, is_plain, is_small, library_of
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
@@ -40,12 +40,14 @@ if TYPE_CHECKING:
 TOGETHER_S = 0.004
 #: Seconds between two looks of the listening thread. It is not woken by what comes: that would take longer than a short task does.
 LISTEN_S = 0.05
+#: Bytes of an output from which on its readers map it: storing takes as long as one copy, of which each would need one.
+MAPPED = 1 << 20
 
 
 def main(sock: socket.socket, page: StatusPage) -> None:
     sock.setblocking(True)
     with contextlib.suppress(_DriverGone):
-        ProcessWorker(Link(sock)).work(page)
+        ProcessWorker(Link(sock, frozenset((messages.INPUT,)))).work(page)
 
 
 class _DriverGone(Exception):
@@ -212,7 +214,7 @@ class ProcessWorker:
             return messages.ReportMessage(messages.FAILED, number, report=lost)
         with self._listening:
             try:
-                values = tuple([self.give_output(key) for key in message.inputs])
+                values, mine = self._give_inputs(message)
                 content = message.payload
                 if arrival is not None:
                     content = arrival.open()
@@ -230,7 +232,7 @@ class ProcessWorker:
                 task, launch.plan, content, values,
                 lambda name, value: self._release(number, name, value),
                 lambda: self._unwanted(number),
-                self.give_common, message.mine,
+                self.give_common, mine,
             )  # fmt: skip
             ran = runner.run(launch, job)
         if isinstance(ran, Failed):
@@ -282,6 +284,28 @@ class ProcessWorker:
     def give_output(self, key: tuple[str, int]) -> Any:
         return _opened(self._outputs, key)
 
+    def _give_inputs(self, message: messages.LaunchMessage) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+        """Give what a task reads, and the positions of what is its own: what others read too is mapped, where it can be."""
+        values, mine = [], message.mine
+        for position, key in enumerate(message.inputs):
+            if message.payload is None and position not in message.mine and self._is_stored(key):
+                values.append(self._outputs[key].open(own=True))
+                mine = (*mine, position)
+            else:
+                values.append(self.give_output(key))
+        return tuple(values), mine
+
+    def _is_stored(self, key: tuple[str, int]) -> bool:
+        """Whether an output is packed here; a large one of a known kind is now, as others will read it."""
+        thing = self._outputs[key]
+        if type(thing) is Arrival:
+            return True
+        large = estimate_bytes(thing) >= MAPPED and is_plain(thing) and library_of(thing) not in UNCHANGED
+        stored = store(thing) if large else None
+        if stored is not None:
+            self._outputs[key] = stored
+        return stored is not None
+
     @staticmethod
     def _forget(table: dict[Any, Any], keys: Iterable[Any]) -> None:
         for key in keys:
@@ -316,11 +340,13 @@ class ProcessWorker:
             else:
                 inbox.append(command)
         # Whatever else pickling may do is done between two tasks, so that none of them is blamed for it.
-        while self._wanted and (
-            isinstance(self._wanted[0], messages.Forget) or is_plain(self.give_output(self._wanted[0]))
-        ):
+        while self._wanted and (isinstance(self._wanted[0], messages.Forget) or self._is_plain(self._wanted[0])):
             self._hand_over(self._wanted.popleft())
         self._flush()
+
+    def _is_plain(self, handle: Handle) -> bool:
+        thing = self._outputs[handle]
+        return type(thing) is Arrival or is_plain(thing)
 
     def _hand_over(self, handle: Handle | messages.Forget) -> None:
         if isinstance(handle, messages.Forget):
@@ -328,9 +354,9 @@ class ProcessWorker:
             return
         if self._reports or self._link.pending:
             self._flush()  # should pickling end the process, all before it is known to be innocent
-        value = self.give_output(handle)
+        value = self._outputs[handle]
         try:
-            parcel = pack(value, messages.OUTPUT)
+            parcel = value.again(messages.OUTPUT, 0) if type(value) is Arrival else pack(value, messages.OUTPUT)
         except BaseException as error:  # noqa: BLE001 - what pickling a user's object raises can be anything
             self._reports.append(FetchFailed(handle, self._life, self._unsendable(value, error)))
             return

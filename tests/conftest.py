@@ -19,6 +19,7 @@ import windrow
 from windrow.core import rows
 from windrow.engines.processes import engine as processes_engine
 from windrow.engines.processes import startup
+from windrow.engines.supervisor import kept
 from windrow.pipeline.ordering import controller
 from windrow.pipeline.run import engine_choice
 
@@ -32,6 +33,9 @@ controller.STAY_OUT_S = 1e9
 # Nor whether rows are found to take long, and units are cut into parts, or one worker becomes several.
 PRODUCTION_PART_S, PRODUCTION_LONG_S = rows.PART_S, engine_choice.LONG_S
 rows.PART_S = engine_choice.LONG_S = 1e9
+
+# And who stops an engine finds nothing left of it; tests of what is kept say so.
+kept.KEEPING = False
 
 # Shells let what they start in the background ignore Ctrl-C, and all that it starts: tests of it would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

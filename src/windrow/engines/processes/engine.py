@@ -25,7 +25,7 @@ from windrow.engines.processes.serialize import dumps
 from windrow.engines.processes.startup import pack_workload, preload
 from windrow.engines.processes.transport import APART, Arrival, Link, Parcel, pack
 from windrow.engines.processes.values import own_copy
-from windrow.engines.supervisor.client import Supervisor
+from windrow.engines.supervisor import kept
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from windrow.core.commands import EngineCommand
     from windrow.engines.base import Workload
-    from windrow.engines.supervisor.client import ProcessEnd
+    from windrow.engines.supervisor.client import ProcessEnd, Supervisor
 
 #: Of a task whose payload says all.
 NO_CALL = Packed(None, None, {})
@@ -84,7 +84,7 @@ class ProcessesEngine:
     def start(self, workload: Workload) -> None:
         """Make the workers; the workload is pickled once for all of them."""
         try:
-            self._supervisor = Supervisor(preload() if self._preload is None else self._preload)
+            self._supervisor = kept.borrow(preload() if self._preload is None else self._preload)
             self._supervisor.start()  # it imports while we pickle
             self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             self._selector = selectors.DefaultSelector()
@@ -438,7 +438,7 @@ class ProcessesEngine:
             for connection in list(self._connections.values()):
                 self._disconnect(connection)
             if self._supervisor is not None:
-                self._supervisor.stop()
+                kept.give_back(self._supervisor)
             if self._selector is not None:
                 self._selector.close()
             if self._bell >= 0:

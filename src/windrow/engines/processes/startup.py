@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,10 @@ WORKER = "windrow.engines.processes.worker"
 FOR_TASKS = (WORKER, "windrow.tasks.worker")
 #: Workers that import for themselves what calls turn out to need.
 FEW = 8
+#: glibc's malloc in a worker of rows: arrays of up to 32 MB come from the heap, which keeps up to 1 GB of what was freed and grows by 64 MB.
+#: Else each array of a step has pages of its own, which the kernel clears and takes back: 228,000 page faults became 32,000 and 0.6 s
+#: of system time 0.1 in a selection over 1.5 million rows, with the same peak of memory. Options and values of mallopt(3).
+MALLOC = ((-3, 32 << 20), (-1, 1 << 30), (-2, 64 << 20))
 
 
 def pack_workload(workload: Workload) -> Parcel:
@@ -50,3 +55,9 @@ def preload_for_tasks(workers: int) -> list[str]:
     if workers > FEW:
         return preload()
     return [*FOR_TASKS, *(name for name in ("numpy",) if name in sys.modules)]
+
+
+def tune_malloc() -> bool:
+    """Let this process keep the memory that it has freed; False where malloc has no such options."""
+    tune = getattr(ctypes.CDLL(None), "mallopt", None)
+    return tune is not None and all(tune(option, value) for option, value in MALLOC)

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from windrow.engines.supervisor.process_tree import end_all, marked
@@ -37,6 +38,8 @@ ENDING_S = 10.0
 #: How long the driver looks for what a killed server left behind.
 SWEEP_S = 5.0
 MESSAGE_BYTES = 1 << 17
+#: What the kernel hands on to a new process, of what it says of one; see proc(5).
+_INHERITED = (b"Umask", b"Uid", b"Gid", b"Groups", b"Cpus_allowed", b"Mems_allowed")
 
 _PROGRAM = """\
 import json, sys
@@ -87,6 +90,8 @@ class Supervisor:
         self.alive = False  #: whether the server runs; ``fork`` starts another one
         self.mark = ""  #: in the environment of everything the present server started
         self._preload = list(preload)
+        self._loading = 0  #: lots of modules of which the server has not said that they are imported
+        self._surroundings: tuple[object, ...] = ()  #: of this process when the server was started
         self._owner = 0
         self._control: socket.socket | None = None
         self._server: subprocess.Popen[bytes] | None = None
@@ -124,7 +129,28 @@ class Supervisor:
         ours.settimeout(ANSWER_S)
         self._control = ours
         self._epoll.register(ours, select.EPOLLIN)
+        self._surroundings, self._loading = _surroundings(), 1
         self.alive = True
+
+    def load(self, modules: Sequence[str]) -> None:
+        """Have more modules imported before the next worker is made."""
+        more = [name for name in dict.fromkeys(modules) if name not in self._preload]
+        self._preload += more
+        if more and self.alive:
+            self._loading += 1
+            self._send(["load", more, _search_path()])
+
+    def is_usable(self) -> bool:
+        """Say whether the server runs, is this process's own, and was started in what are still its surroundings."""
+        if self._owner != os.getpid():
+            return False
+        self._receive(0.0)
+        return self.alive and self._surroundings == _surroundings()
+
+    def is_ready(self) -> bool:
+        """Say whether the server has imported all that it was told to."""
+        self._receive(0.0)
+        return self.alive and not self._loading
 
     def fileno(self) -> int:
         """Readable when reports wait; the same for as long as the supervisor is not stopped."""
@@ -159,6 +185,16 @@ class Supervisor:
         """End a worker and all that descends from it; its end is reported as usual."""
         if (worker, incarnation) in self._children:
             self._send(["kill", worker, incarnation])
+
+    def end_workers(self) -> bool:
+        """End all workers and all that descends from them; False if some may be left."""
+        for life in list(self._children):
+            self.kill(*life)
+        until = time.monotonic() + ENDING_S
+        while self._children and self.alive and self._receive(until - time.monotonic()):
+            pass
+        self.reports()
+        return self.alive and not self._children
 
     def stop(self) -> None:
         """End all workers, all that descends from them and the server; doing it twice is allowed."""
@@ -246,6 +282,8 @@ class Supervisor:
                 ended = ProcessEnd(*rest)
                 self._children.pop((ended.worker, ended.incarnation), None)
                 self._report(ended)
+            elif verb == "ready":
+                self._loading -= 1
             else:  # a pid, or why there is none
                 (self._answer,) = rest
         return anything
@@ -296,6 +334,19 @@ def _continue_at_messages(control: socket.socket, pid: int) -> None:
         fcntl.fcntl(control, fcntl.F_SETOWN, pid)
         fcntl.fcntl(control, fcntl.F_SETSIG, signal.SIGCONT)
         fcntl.fcntl(control, fcntl.F_SETFL, fcntl.fcntl(control, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _surroundings() -> tuple[object, ...]:
+    """What a process takes over from the one that starts it, as it is here and now."""
+    found: list[object] = [dict(os.environ), subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
+    for place in ("cwd", "fd/1", "fd/2"):
+        with contextlib.suppress(OSError):
+            found.append((place, Path(f"/proc/self/{place}").stat()[1:3]))
+    for name in ("limits", "cgroup", "status"):
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/self/{name}").read_bytes().splitlines()
+            found.append([line for line in lines if name != "status" or line.startswith(_INHERITED)])
+    return tuple(found)
 
 
 def _search_path() -> list[str]:

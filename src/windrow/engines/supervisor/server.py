@@ -199,6 +199,7 @@ class _Server:
 
     def serve(self) -> None:
         """Work until the driver says stop or is gone; then leave nobody behind."""
+        self._tell("ready")
         while not self._ending and os.getppid() == self._driver:
             for fd, _ in self._poll.poll(self._wait_ms()):
                 if fd == self._control.fileno():
@@ -260,6 +261,11 @@ class _Server:
             verb, *rest = json.loads(text)
             if verb == "fork":
                 self._fork(fds[0], fds[1], *rest)
+            elif verb == "load":
+                modules, sys.path[:] = rest
+                _import_all(modules, self._driver)
+                self._own.update(set(children(os.getpid())) - self._workers.keys())
+                self._tell("ready")
             elif verb == "kill":
                 for worker in self._workers.values():
                     if [worker.worker, worker.incarnation] == rest:
@@ -435,12 +441,8 @@ def _wake_loop(_number: int, _frame: object) -> None:
     """Do nothing: a signal with a handler of Python's wakes the loop, which looks what is to be done."""
 
 
-def main(control: int, driver: int, preload: list[str]) -> None:
-    """Serve the driver on the other end of a socket; never returns."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
-    _process_control(PR_SET_PDEATHSIG, signal.SIGCONT)
-    _process_control(PR_SET_CHILD_SUBREAPER, 1)
-    for name in preload:
+def _import_all(modules: list[str], driver: int) -> None:
+    for name in modules:
         if os.getppid() != driver:
             os._exit(1)
         # Whoever really needs it will import it again and say what is wrong.
@@ -449,6 +451,14 @@ def main(control: int, driver: int, preload: list[str]) -> None:
     sys.stdout.flush()  # or each worker would print it again
     gc.collect()
     gc.freeze()  # what is never looked at is never copied: workers share these pages
+
+
+def main(control: int, driver: int, preload: list[str]) -> None:
+    """Serve the driver on the other end of a socket; never returns."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
+    _process_control(PR_SET_PDEATHSIG, signal.SIGCONT)
+    _process_control(PR_SET_CHILD_SUBREAPER, 1)
+    _import_all(preload, driver)
     for number in (signal.SIGCHLD, signal.SIGCONT, *END_SIGNALS):
         signal.signal(number, _wake_loop)
     with socket.socket(fileno=control) as link:

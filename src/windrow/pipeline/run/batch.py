@@ -71,7 +71,12 @@ class BatchSupply:
     def make_workload(self) -> PipelineWorkload:
         plan, options = self.plan, self.options
         workload = PipelineWorkload(
-            self.definition, self.source, options.block_rows, feeds=plan.feeds, skip=options.on_error == "skip"
+            self.definition,
+            self.source,
+            options.block_rows,
+            feeds=plan.feeds,
+            skip=options.on_error == "skip",
+            limited=options.memory is not None,
         )
         for index, known in plan.known.items():
             item = self.source.inputs[index]

@@ -46,6 +46,12 @@ AHEAD_SHARE = 1 / 16
 #: The same where nobody knows how much memory there is.
 AHEAD_BYTES = 256_000_000
 
+#: What workers import when they open a file of a format, and for the collections in it.
+READERS = {
+    "root": ("windrow.data.formats.root", "windrow.blocks.vectors"),
+    "parquet": ("windrow.data.formats.parquet", "windrow.blocks.vectors"),
+}
+
 #: Bytes from a disk that are no reason to think that threads waited for data.
 LITTLE = 10_000_000
 
@@ -66,6 +72,7 @@ class EngineChoice:
     waited: str = ""  #: what an earlier run found out about threads
     split: tuple[int, int] | None = None  #: threads that set up and that process, where fixed
     remote: bool = False  #: whether there are remote files
+    reads_with: tuple[str, ...] = ()  #: modules that workers need for the files
     _switching: SwitchingEngine | None = None
     _setup: ReadAhead | None = None
 
@@ -122,8 +129,9 @@ class EngineChoice:
 
     def _processes(self, number: int) -> Engine:
         from windrow.engines.processes.engine import ProcessesEngine
+        from windrow.engines.processes.startup import preload
 
-        return ProcessesEngine(self.after or self.workers, number=number)
+        return ProcessesEngine(self.after or self.workers, number=number, preload=[*preload(), *self.reads_with])
 
     @property
     def switched(self) -> bool:
@@ -198,6 +206,7 @@ def choose_engine(
         waited=waited,
         split=options.split,
         remote=remote,
+        reads_with=tuple(sorted({name for item in source.inputs for name in READERS.get(item.format, ())})),
     )
 
 

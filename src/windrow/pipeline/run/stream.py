@@ -97,7 +97,9 @@ class StreamSupply:
 
     def make_workload(self) -> PipelineWorkload:
         skip = self.options.on_error == "skip"
-        return StreamWorkload(self.definition, self.source, self.options.block_rows, skip=skip)
+        workload = StreamWorkload(self.definition, self.source, self.options.block_rows, skip=skip)
+        workload.limited = self.options.memory is not None
+        return workload
 
     def make_collector(self) -> StreamSupply:
         return self

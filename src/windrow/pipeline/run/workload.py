@@ -74,11 +74,13 @@ class PipelineWorkload:
         feeds: Mapping[int, Feed] | None = None,
         *,
         skip: bool = False,
+        limited: bool = False,
     ) -> None:
         self.definition = definition
         self.source = source
         self.block_rows = block_rows
         self.skip = skip  #: whether rows on which a step raises are left out
+        self.limited = limited  #: in memory: what is freed has to go back at once
         self.facts = RunFacts(keeping=definition.keep_rows)
         self.stop = threading.Event()  #: set when the run ends and waits for no chunk any more
         self._units: dict[str, tuple[int, int]] = {}  #: by dataset: rows and units of the inputs opened so far
@@ -152,6 +154,10 @@ class PipelineWorkload:
         return self.feeds.get(number) or Feed(number)
 
     def open_worker(self, worker: int) -> RowsSide:  # noqa: ARG002 - all workers are alike
+        if self._new is not None and not self.limited:
+            from windrow.engines.processes.startup import tune_malloc
+
+            tune_malloc()
         if self.sealed is not None:
             check_arrived(self.definition, self.sealed)
             self.sealed = None

@@ -46,16 +46,21 @@ def rows_within(request: ShapeRequest, costs: StepCost | CostSums, seconds: floa
     fixed, per_row = fit(costs)
     if not per_row:
         return float("inf")
-    return max(max(seconds - fixed, fixed) / per_row, _least_rows(costs, request.steps))
+    return max(max(seconds - fixed, fixed) / per_row, _least_rows(request.steps))
 
 
-def _least_rows(task: StepCost | CostSums, steps: Iterable[tuple[str, StepCost]]) -> float:
-    """Give the rows of a task of which half of the time goes into rows, and half into calls of its steps."""
-    fixed = sum(fit(cost)[0] for _, cost in steps)
-    rows_s = task.wall - fixed * task.calls
-    if not fixed or not task.rows_in:
+def _least_rows(steps: Iterable[tuple[str, StepCost]]) -> float:
+    """Give the rows of a task of which half of the steps' time goes into rows, and half into calls.
+
+    By what was measured of the steps alone: a task's own time has that of waiting for a processor in it.
+    """
+    rows, fixed, rows_s = 0, 0.0, 0.0
+    for _, cost in steps:
+        call_s, row_s = fit(cost)
+        rows, fixed, rows_s = max(rows, cost.rows_in), fixed + call_s, rows_s + row_s * cost.rows_in
+    if not fixed or not rows:
         return 0.0
-    return fixed * task.rows_in / rows_s if rows_s > 0 else float("inf")
+    return fixed * rows / rows_s if rows_s > 0 else float("inf")
 
 
 def enough_rows(cost: StepCost | CostSums) -> float:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from core.test_core_rows import A, B, feeder_of, go_on, known, rows_at, world
+from core_world import ERROR
 from windrow.core import rows
 from windrow.core.events import CancelRequested
-from windrow.core.records import EvaluateUnit, Rows, RunRows
+from windrow.core.records import EvaluateUnit, Made, Rows, RunRows
 
 if TYPE_CHECKING:
     from core_world import World
@@ -83,3 +86,28 @@ def test_parts_of_a_unit_that_is_not_whole_are_missing_when_a_run_is_stopped() -
     assert made.end.status == "cancelled"
     assert feeder_of(made).ledger.missing() == (Rows(0, 0, 10),)
     assert made.taken == []
+
+
+def test_a_partial_that_is_lost_has_its_unit_run_whole_again_with_the_rows_that_were_left_out() -> None:
+    """Or the two ranges beside a row that fails would be two partials of one unit."""
+    made = world(known(10), 2, chunk=10, rows={"on_error": "skip"}, restart=True)
+    go_on(made, A, skipped=((Rows(0, 4, 5), ERROR),))
+    ledger = feeder_of(made).ledger
+    assert ledger.failed_rows == 1
+    made.tell(*made.lose(A))
+    assert ledger.failed_rows == 0
+    assert rows_at(made, B) == [(0, 0, 10)]
+
+
+@pytest.mark.usefixtures("as_in_production")
+@pytest.mark.parametrize(
+    ("bytes_per_row", "row_s", "parts"), [(0, 0.1, True), (100, 0.1, True), (100, 1e-6, False), (10**8, 10.0, False)]
+)
+def test_units_are_cut_where_they_take_long_and_what_rows_hand_over_is_carried_easily(
+    bytes_per_row: int, row_s: float, parts: bool
+) -> None:
+    feeder = feeder_of(world(known(30, unit=10**6 if row_s < 0.01 else 10), chunk=5, rows={"parts": True}))
+    (one,) = feeder.inputs.inputs.values()
+    feeder.parts.keep(one, Made("some", 5 * bytes_per_row), Rows(0, 0, 5), ())
+    assert feeder._pays("d", row_s, 10**6 if row_s < 0.01 else 10) == parts
+    assert bool(feeder.notes) != parts

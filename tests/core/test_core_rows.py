@@ -175,14 +175,6 @@ def test_more_inputs_can_be_submitted_until_the_run_is_closed() -> None:
     assert not feeder_of(made).forget(99)
 
 
-def test_a_bound_smaller_than_a_unit_is_noted_once() -> None:
-    made = world(known(30), rows={"chunk": 4})
-    finish_all(made)
-    assert feeder_of(made).notes == [
-        "chunk=4 is smaller than a unit of file 0, which has 10 rows; tasks are whole units, so some are larger"
-    ]
-
-
 def test_no_inputs_or_no_rows_is_a_complete_run() -> None:
     for specs in ([], known(0)):
         made = world(specs)

@@ -127,7 +127,8 @@ class Driver:
         patience = rng.choice([None, 0.0, 0.2, 1.0])
         dice = Dice(rng.randint(1, 9), rng.randint(1, 3), patience)
         options = Options(restart=True, speculate=rng.random() < 0.8)
-        self.feeder = rules.feeder(self.specs, Policies(dice, safety=dice), RowOptions(parts=rng.random() < 0.6))
+        rows = RowOptions(parts=rng.random() < 0.6, chunk=rng.choice([None, 1, 4]))
+        self.feeder = rules.feeder(self.specs, Policies(dice, safety=dice), rows)
         self.scheduler = rules.scheduler(self.feeder, options=options)
         for worker in range(rng.randint(1, 3)):
             self.engine.join(worker)

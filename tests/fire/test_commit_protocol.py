@@ -43,7 +43,7 @@ HAPPENS = (
     "killed at the disk", "taken over", "OpenInput", "RunRows", "MergePartials", "EvaluateUnit", "given back", "Fetch", "Discard", "Cancel", "Recall",
 )  # fmt: skip
 #: Runs within which a version with a rule removed must be found wrong.
-NOTICED_WITHIN = 500
+NOTICED_WITHIN = 1_000
 
 
 def check(seeds: range) -> Counter[str]:

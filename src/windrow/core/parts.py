@@ -28,7 +28,7 @@ Skipped = Sequence[tuple[Rows, "Failure"]]
 class SplitUnit:
     """One unit that is run in parts; where the run wants a range of its rows only, that range."""
 
-    __slots__ = ("border", "bytes", "input", "missing", "outputs", "skipped", "start", "stop", "task")
+    __slots__ = ("border", "input", "missing", "outputs", "skipped", "start", "stop", "task")
 
     def __init__(self, one: Input, border: int, start: int, stop: int) -> None:
         self.input = one
@@ -37,7 +37,6 @@ class SplitUnit:
         self.missing = stop - start  #: rows of which there is no part
         self.outputs: dict[str, Rows] = {}  #: parts
         self.skipped: dict[str, Skipped] = {}  #: by part: rows of it that were left out
-        self.bytes: dict[str, int] = {}  #: by part
         self.task: Task | None = None  #: that evaluates it
 
 
@@ -47,7 +46,7 @@ class Parts:
     def __init__(self, ledger: Ledger, needs: Needs, next_task: Callable[[], int]) -> None:
         self.units: dict[Key, SplitUnit] = {}
         self.where: dict[str, SplitUnit] = {}  #: by part
-        self.bytes = 0  #: of all parts, as far as it is known
+        self._carried: dict[str, tuple[int, int]] = {}  #: by category: bytes and rows of all parts so far
         self.desk: Scheduler
         self._ledger = ledger
         self._needs = needs
@@ -65,15 +64,20 @@ class Parts:
             unit = self.units[one.spec.id, start] = SplitUnit(one, border, start, stop)
         return unit
 
+    def bytes_per_row(self, category: str) -> float:
+        """Say what a row hands over, as far as it is known: what is small comes uncounted."""
+        size, count = self._carried.get(category, (0, 1))
+        return size / count
+
     def keep(self, one: Input, made: Made, rows: Rows, skipped: Skipped) -> Task | None:
         """A part was accepted, which holds its rows; return the task that evaluates its unit if it was the last."""
         unit = self.unit(one, rows)
         unit.outputs[made.output] = rows
         unit.skipped[made.output] = skipped
-        unit.bytes[made.output] = made.bytes
         unit.missing -= rows.stop - rows.start
         self.where[made.output] = unit
-        self.bytes += made.bytes
+        size, count = self._carried.get(one.spec.category, (0, 0))
+        self._carried[one.spec.category] = size + made.bytes, count + rows.stop - rows.start
         return None if unit.missing else self.evaluate(unit)
 
     def evaluate(self, unit: SplitUnit) -> Task:
@@ -100,7 +104,6 @@ class Parts:
         rows = unit.outputs.pop(output)
         unit.missing += rows.stop - rows.start
         unit.task = None
-        self.bytes -= unit.bytes.pop(output)
         del unit.skipped[output]
         return self._ledger.release(output)
 
@@ -116,7 +119,6 @@ class Parts:
         for output in unit.outputs:
             del self.where[output]
             self.desk.release(output)
-        self.bytes -= sum(unit.bytes.values())
         number = unit.input.spec.id
         del self.units[number, unit.start]
         if not any(key[0] == number and other.border == unit.border for key, other in self.units.items()):

@@ -47,6 +47,13 @@ if TYPE_CHECKING:
 #: Units that take so many seconds are cut into parts: less than that is not worth carrying columns for.
 PART_S = 0.5
 
+#: Seconds that a row must take for every byte that it hands over: bringing that from a worker and to another takes some
+#: 2 ns a byte, and is to stay under a tenth of the time.
+CARRY_S = 2e-8
+
+#: Bytes of units in parts that wait to be evaluated, with those to come: units beyond it are run whole.
+MOST_BYTES = 500_000_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOptions:
@@ -161,17 +168,15 @@ class RowFeeder:
         request, row_s = self._request, account.row_s
         if row_s is None:
             row_s = self.options.row_s.get(category)
-        parts = self.options.parts and (self.options.chunk is not None or (row_s or 0.0) * unit >= PART_S)
+        bound = self.options.chunk
+        parts = self.options.parts and (bound is not None or self._pays(category, row_s or 0.0, unit))
         request.parts, request.steps = parts, account.evidence.steps if parts else ()
         request.category, request.workers, request.unit = category, len(desk.workers.alive), unit
         request.known, request.expected = inputs.uncut, inputs.expected() if inputs.unopened else 0
         request.running, request.costs = desk.queues.rows_ahead(row_s), account.sums()
         want = self.policies.shape.rows(request)
-        bound = self.options.chunk
         if bound is not None:
             want = min(want, bound)
-            if unit > bound and not self.options.parts:
-                self._note_large_unit(one, unit, bound)
         rows = inputs.cut(one, want, parts=parts)
         part = one.cutter.is_part(rows.start)
         if part:
@@ -195,12 +200,17 @@ class RowFeeder:
             return 0
         return max(len(self._desk.workers.alive) - len(self.given), 0)
 
-    def _note_large_unit(self, one: Input, unit: int, bound: int) -> None:
-        if not self.notes:
-            self.notes.append(
-                f"chunk={bound} is smaller than a unit of {one.spec.label or one.spec.id}, "
-                f"which has {unit} rows; tasks are whole units, so some are larger"
-            )
+    def _pays(self, category: str, row_s: float, unit: int) -> bool:
+        """Say whether the next unit is to be cut into parts: it takes long, and what its rows hand over is carried easily."""
+        if row_s * unit < PART_S:
+            return False
+        carried = self.parts.bytes_per_row(category)
+        slow, much = row_s < carried * CARRY_S, (len(self.parts.units) + 1) * carried * unit > MOST_BYTES
+        what = f"units of {category} were run whole: "
+        if (slow or much) and not any(note.startswith(what) for note in self.notes):
+            why = "takes too long to carry" if slow else f"would make over {MOST_BYTES // 10**6} MB wait"
+            self.notes.append(f"{what}what a row hands over, some {int(carried)} bytes, {why}")
+        return not (slow or much)
 
     def predict_s(self, task: Task) -> float | None:
         """Predict how long a task takes; None where nothing is known, as of one without rows."""

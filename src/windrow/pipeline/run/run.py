@@ -155,7 +155,7 @@ class _Run:
         supply, workload = self.supply, self.workload
         log = EventLog.remembered() if self.options.rundir is None else None
         outcome = self._loop(log)
-        self.decisions += [*self.choice.said(), *_about_remote(supply.source, workload.facts)]
+        self.decisions += [*self.choice.said(), *self.rows.notes, *_about_remote(supply.source, workload.facts)]
         self._remember(outcome)
         if outcome.failure is not None:
             if self.choice.switched and isinstance(outcome.failure.exception, EngineError):

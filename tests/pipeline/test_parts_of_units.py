@@ -137,24 +137,91 @@ def test_what_would_take_long_is_given_back(engine: str) -> None:
     assert result.log.count('"event":"attempt"') > 5  # of three datasets with a unit each
 
 
-def test_in_processes_of_which_some_are_killed(tmp_path: Path) -> None:
-    home, killed = os.getpid(), tmp_path / "killed"
+@pytest.mark.parametrize(("on_error", "nminus1"), [("stop", False), ("skip", True)])
+def test_in_processes_that_are_killed_at_their_steps_and_at_evaluations(
+    on_error: str, nminus1: bool, tmp_path: Path
+) -> None:
+    home = os.getpid()
     analysis = small_analysis.analysis()
 
-    @analysis.column
-    def again(x: Any) -> Any:
-        if os.getpid() != home and not killed.exists():
-            killed.touch()
+    def die_once(where: str) -> None:
+        mark = tmp_path / where
+        if os.getpid() != home and not mark.exists():
+            mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+
+    @analysis.column
+    def again(x: Any, event: Any) -> Any:
+        for row in set(event.tolist()) & {20, 300, 1111}:
+            die_once(f"row {row}")
+        if on_error == "skip" and (event % 100 == 7).any():
+            raise ValueError("a bad row")
         return x * 2
 
     @analysis.output
-    def doubled(again: Any) -> float:
-        return float(np.sum(again))
+    def doubled(again: Any, weight: Any) -> float:
+        die_once("evaluation")
+        return float(np.sum(again * weight))
 
-    result = ran(analysis, engine="processes", workers=2, chunk=37)
-    assert killed.exists()
-    same(result, whole(analysis))
+    options: dict[str, Any] = {"on_error": on_error, "nminus1": nminus1}
+    found = ran(analysis, engine="processes", workers=2, chunk=37, **options)
+    expected = ran(analysis, engine="inline", **options)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["evaluation", "row 1111", "row 20", "row 300"]
+    assert accounts(found) == accounts(expected)
+    assert bits(found.outputs) == bits(expected.outputs)
+    assert tables(found) == tables(expected)
+    assert (on_error == "skip") == bool(expected.ledger.failed)
+
+
+def test_a_stream_is_cut_as_finely_as_its_chunks_are_asked_for() -> None:
+    seen: list[int] = []
+    analysis = wr.Pipeline("flowing")
+
+    @analysis.cut
+    def high(x: Any) -> Any:
+        seen.append(len(x))
+        return x > 0.3
+
+    analysis.region("r", "high")
+
+    @analysis.output
+    def total(x: Any) -> float:
+        return float(np.sum(x))
+
+    values = np.random.default_rng(3).random(500)
+    batches = [{"x": part} for part in np.array_split(values, 7)]
+    stream = wr.data.stream(iter(batches), dataset="flow")
+    found = analysis.run(stream, engine="threads", workers=2, chunk=9, progress=False)
+    assert max(seen) <= 9
+    whole = analysis.run({"flow": {"x": values}}, engine="inline", progress=False)
+    assert bits(found["total", "r"]) == bits(whole["total", "r"])
+
+
+def test_a_run_that_failed_in_parts_goes_on_after_the_units_that_are_whole(tmp_path: Path) -> None:
+    mark = str(tmp_path / "broken")
+    rng = np.random.default_rng(4)
+    source = wr.data.open({"one": {"x": rng.random(100)}, "two": {"x": np.sort(rng.random(200)) + 1.0}})
+    analysis = wr.Pipeline("again")
+
+    @analysis.column
+    def slow(x: Any) -> Any:
+        if Path(mark).exists() and (x > 1.99).any():
+            raise ValueError("no more")
+        return x * 2
+
+    @analysis.output(region=None)
+    def total(slow: Any) -> float:
+        return float(np.sum(slow))
+
+    options: dict[str, Any] = {"engine": "inline", "chunk": 7, "progress": False, "rundir": tmp_path / "run"}
+    Path(mark).touch()
+    with pytest.raises(StepError):
+        analysis.run(source, **options)
+    Path(mark).unlink()
+    found = analysis.run(source, resume=True, **options)
+    # The rows of one are written down. Those of two were in parts of its unit, and are run again.
+    assert {entry for entry, *_ in found.reads} == {"two"}
+    assert bits(found.outputs) == bits(analysis.run(source, engine="inline", progress=False).outputs)
 
 
 @pytest.mark.parametrize("chunk", [3, 40])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Megabytes, quick and full; megabytes of what an executor's closure captures; calls.
 SIZES, CAPTURED, CALLS = (40, 400), (10, 100), 64
-OURS = ("argument", "again", "changed", "captured", "future", "executor.map")
+OURS = ("argument", "again", "changed", "captured", "future", "shared", "executor.map")
 THEIRS = ("argument", "again", "captured")
 #: (claim, ours, theirs, most of the time of theirs)
 CLAIMS = (
@@ -32,6 +32,7 @@ CLAIMS = (
     ("the same argument again", "again", "again", 1.0),
     ("an array that a closure captures", "captured", "captured", 1.0),
     ("the value of another task", "future", "argument", 1.0),
+    ("parts of an array that is shared", "shared", "argument", 1.0),
 )
 
 

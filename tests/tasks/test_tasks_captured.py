@@ -172,7 +172,7 @@ def _opened() -> Iterator[None]:
 @pytest.mark.parametrize("watches", [True, False])
 def test_each_change_is_seen_by_itself(change: str, watches: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not watches:  # as on other systems
-        monkeypatch.setattr(WriteWatch, "protect", lambda *_: False)
+        monkeypatch.setattr(WriteWatch, "protect", lambda *_: None)
     names = program_of_many()
     captured = Captured(names["look"], SharedArrays(count()))
     assert captured.is_the_same()
@@ -312,13 +312,13 @@ def test_a_large_array_is_sent_once_and_each_call_has_its_own() -> None:
         packer = session._driver._packer
         assert packer is not None
         made = [session.submit(total_and_change, array, number) for number in range(6)]
-        assert len(packer._arrays._known) == 1
+        assert len(packer.arrays._known) == 1
         array[0] = 11
         made += [session.submit(total_and_change, array, number) for number in range(6)]
         closures = [session.submit(lambda one=one: float(array.sum()) + one) for one in range(4)]
         assert session.gather(made) == [400_000.0] * 6 + [400_010.0] * 6
         assert session.gather(closures) == [400_010.0 + one for one in range(4)]
-        assert len(packer._arrays._known) == 1
+        assert len(packer.arrays._known) == 1
 
 
 def test_an_array_that_is_gone_is_forgotten() -> None:
@@ -327,24 +327,31 @@ def test_an_array_that_is_gone_is_forgotten() -> None:
         assert packer is not None
         assert session.submit(total_and_change, np.ones(400_000), 1).result() == 400_000
         gc.collect()
-        assert not packer._arrays._known
+        assert not packer.arrays._known
 
 
 def test_writes_are_known_without_reading() -> None:
     watch, array = write_watch(), np.ones(300_000)
     where = array.ctypes.data, array.nbytes
-    if not watch.protect(*where):
+    known = watch.protect(*where)
+    if known is None:
         pytest.skip("this system does not tell of writes")
-    assert watch.is_untouched(*where)
+    assert watch.is_untouched(known)
     assert array.sum() == 300_000
-    assert watch.is_untouched(*where)
+    assert watch.is_untouched(known)
     array[200_000:][0] = 2
-    assert not watch.is_untouched(*where)
-    assert watch.protect(*where)
-    assert watch.is_untouched(*where)
+    assert not watch.is_untouched(known)
+    again = watch.protect(*where)
+    assert again is not None
+    assert watch.is_untouched(again)
+    assert not watch.is_untouched(known)  # whoever has this one was not told of the write
     assert array[200_000] == 2
+    part = watch.protect(where[0] + 8, where[1] // 2)
+    assert part is not None
+    assert watch.is_untouched(again)  # nothing was written, so nothing is forgotten
     array.view(np.uint8)[5] = 1
-    assert not watch.is_untouched(*where)
+    assert not watch.is_untouched(again)
+    assert not watch.is_untouched(part)
 
 
 ROUNDABOUT = """
@@ -433,8 +440,8 @@ def test_what_waits_in_memory_is_bounded(call: Any) -> None:
     made, most = [], 0
     for number in range(40):  # 8 MB each, which nobody else keeps
         made.append(call(session, np.full(1_000_000, number)))
-        assert not packer._arrays._known  # the array is gone: nothing keeps it but what was sent
-        most = max(most, packer._arrays.bytes_left())
+        assert not packer.arrays._known  # the array is gone: nothing keeps it but what was sent
+        most = max(most, packer.arrays.bytes_left())
     assert session.gather(made) == [1e6 * number for number in range(40)]
     assert most <= 20e6 + 8e6
     session.close()

@@ -58,7 +58,7 @@ class Job(NamedTuple):
     values: tuple[Any, ...]  #: what it reads, in the order of ``Task.reads``
     release: Callable[[str, Any], None]  #: an output is there although the task goes on
     cancelled: Callable[[], bool] = bool  #: whether nobody wants what it makes any more
-    common: Callable[[int], Any] | None = None  #: what calls share, where that travels apart
+    common: Callable[..., Any] | None = None  #: what calls share, where that travels apart
     #: positions of values that nobody else has; None where all memory is shared with the program
     mine: tuple[int, ...] | None = None
     #: What ``prepare`` made of the same launch, if it was asked to: a list, to be taken out of, or a traceback would keep it.

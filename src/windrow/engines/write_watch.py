@@ -16,6 +16,7 @@ import os
 import platform
 import struct
 import sys
+import weakref
 
 #: The number of the system call ``userfaultfd``.
 _CALLS = {"x86_64": 323, "aarch64": 282}
@@ -36,12 +37,26 @@ def _code(kind: int, number: int, size: int) -> int:
 _OPEN, _REGISTER, _SCAN = _code(_API, 0x3F, 24), _code(_API, 0, 32), _code(ord("f"), 16, 96)
 
 
+class Protection:
+    """Pages that are watched since somebody asked for it."""
+
+    __slots__ = ("__weakref__", "begin", "end", "holds")
+
+    def __init__(self, begin: int, end: int) -> None:
+        self.begin = begin
+        self.end = end
+        self.holds = (
+            True  #: not once others have protected some of its pages again: what was written before is forgotten then
+        )
+
+
 class WriteWatch:
     """Watches memory of this process; in a fork of it nothing is known."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
         self._faults = self._pages = -1
+        self._given: weakref.WeakSet[Protection] = weakref.WeakSet()
         self._region = (ctypes.c_uint64 * 3)()  # where the kernel writes down what it found
         call = _CALLS.get(platform.machine())
         if call is None or not sys.platform.startswith("linux"):
@@ -59,26 +74,35 @@ class WriteWatch:
             return
         self._faults = faults
 
-    def protect(self, address: int, size: int) -> bool:
-        """From now on know of writes; False if that cannot be had. What was written before is forgotten."""
+    def protect(self, address: int, size: int) -> Protection | None:
+        """From now on know of writes; None if that cannot be had. Whoever copies or compares does so after it."""
         if self._faults < 0 or os.getpid() != self._process:
-            return False
-        begin, end = _pages(address, size)
-        try:
-            fcntl.ioctl(self._faults, _REGISTER, bytearray(struct.pack("4Q", begin, end - begin, _WRITES, 0)))
-            self._scan(begin, end, _PROTECT | _WATCHED_ALONE)
-        except OSError:  # of a kind that cannot be watched, as that of a file
-            return False
-        return True
+            return None
+        made = Protection(*_pages(address, size))
+        if not self.is_untouched(
+            made
+        ):  # else they are protected for others, and nobody need be told that they are anew
+            for one in list(self._given):
+                if one.begin < made.end and made.begin < one.end:
+                    one.holds = False
+            try:
+                pages = struct.pack("4Q", made.begin, made.end - made.begin, _WRITES, 0)
+                fcntl.ioctl(self._faults, _REGISTER, bytearray(pages))
+                self._scan(made.begin, made.end, _PROTECT | _WATCHED_ALONE)
+            except OSError:  # of a kind that cannot be watched, as that of a file
+                return None
+        self._given.add(made)
+        return made
 
-    def is_untouched(self, address: int, size: int) -> bool:
-        """Whether protected memory was surely not written to."""
+    def is_untouched(self, protection: Protection) -> bool:
+        """Whether protected memory was surely not written to since."""
         if self._faults < 0 or os.getpid() != self._process:
             return False
         try:
-            return not self._scan(*_pages(address, size), _WATCHED_ALONE)
+            untouched = not self._scan(protection.begin, protection.end, _WATCHED_ALONE)
         except OSError:  # not watched any more: it was given back since
             return False
+        return untouched and protection.holds  # in this order: another thread may protect anew meanwhile
 
     def _scan(self, begin: int, end: int, flags: int) -> bool:
         """Look for pages that were written to; True if there are any, or not all could be looked at."""

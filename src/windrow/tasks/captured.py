@@ -243,7 +243,7 @@ class _Pickler(pickle.Pickler):
         self.file = io.BytesIO()
         self.found: list[Any] = []  #: functions and classes
         self.buffers: list[memoryview] = []
-        self.numbers: list[int] = []  #: of large arrays
+        self.numbers: list[Any] = []  #: of large arrays
         # No method of its own: as garbage it would keep all that it has seen until that is collected.
         super().__init__(self.file, 5, buffer_callback=partial(_take, arrays, self.buffers, self.numbers))
 
@@ -254,10 +254,10 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def _take(arrays: SharedArrays, buffers: list[memoryview], numbers: list[int], buffer: pickle.PickleBuffer) -> bool:
+def _take(arrays: SharedArrays, buffers: list[memoryview], numbers: list[Any], buffer: pickle.PickleBuffer) -> bool:
     raw = buffer.raw()
-    if raw.nbytes >= arrays.least:
-        numbers.append(arrays.find(raw).number)
+    if arrays.travels_apart(raw):
+        numbers.append(arrays.locate(raw)[0])
     elif raw.nbytes >= APART:
         buffers.append(raw)
     else:

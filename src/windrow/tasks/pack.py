@@ -41,7 +41,7 @@ class Packer:
     def __init__(self, initializer: Callable[[], object] | None = None) -> None:
         self._functions: dict[int, _Sent] = {}  #: by the function's identity; forgotten with it
         self._numbers = count()  # several threads may call tasks: no two things have the same
-        self._arrays = SharedArrays(self._numbers)
+        self.arrays = SharedArrays(self._numbers)
         self._most = SHARE * granted_memory(os.environ)
         self._told: set[tuple[str, str]] = set()  #: tasks and what was said of them
         #: where workers are prepared: values of modules at the first call, which each worker may have set for itself
@@ -74,16 +74,16 @@ class Packer:
     def _share(
         self, pickled: bytes, buffers: list[memoryview], common: Mapping[int, Parcel]
     ) -> tuple[bytes, list[memoryview], Mapping[int, Parcel]]:
-        if all(one.nbytes < self._arrays.least for one in buffers):
+        if not any(map(self.arrays.travels_apart, buffers)):
             return pickled, buffers, common
         parts: list[Any] = []
         for raw in buffers:
-            if raw.nbytes < self._arrays.least:
+            if not self.arrays.travels_apart(raw):
                 parts.append(pickle.PickleBuffer(raw))
                 continue
-            found = self._arrays.find(raw)
-            common = {**common, found.number: found.parcel}
-            parts.append(found.number)
+            key, parcel = self.arrays.locate(raw)
+            common = {**common, key if isinstance(key, int) else key[0]: parcel}
+            parts.append(key)
         pickled, buffers = dumps(WithArrays(pickled, parts), apart=APART)
         return pickled, buffers, common
 
@@ -92,7 +92,7 @@ class Packer:
         found = self._functions.get(id(function))
         if found is None or not self._is_the_same(content.name, found.captured):
             number = next(self._numbers)
-            captured = Captured(getattr(function, "function", function), self._arrays)  # of a command: what it says
+            captured = Captured(getattr(function, "function", function), self.arrays)  # of a command: what it says
             for one in captured.stores:
                 self._tell(
                     content.name, one, f"changes {one!r}, which is not its own: in a worker's process that is a copy, which is gone "
@@ -124,7 +124,7 @@ class Packer:
 
     def is_full(self) -> bool:
         """Whether so much waits in memory for being sent that a program which makes more should wait too."""
-        return bool(self._arrays.left) and self._arrays.bytes_left() > self._most
+        return bool(self.arrays.left) and self.arrays.bytes_left() > self._most
 
     def _dump_function(self, function: Any, captured: Captured) -> tuple[bytes, list[memoryview]]:
         state = captured.state_of_modules()

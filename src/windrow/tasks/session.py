@@ -245,6 +245,16 @@ class Session(NamedOptions):
             return StreamFuture(self, call, futures[0])
         return futures[0] if declared.outputs == 1 else tuple(futures)
 
+    def share(self, thing: Any) -> Any:
+        """Give a thing whose arrays lie where all tasks read them: to be used, and given to tasks, in place of the thing itself.
+
+        An array, or what is made of arrays, such as a dictionary of them or a DataFrame. In processes it is copied once, now;
+        parts of it are shared too. Nobody can write to it, neither here nor in a task. It is gone when nobody has it any more.
+        """
+        from windrow.tasks.shared_arrays import share
+
+        return share(thing, None if self._packer is None else self._packer.arrays)
+
     def _call_plainly(
         self, call: Call, arguments: tuple[Any, ...], keywords: Mapping[str, Any], kind: type[Future]
     ) -> Future:

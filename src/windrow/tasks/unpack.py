@@ -18,16 +18,23 @@ class WithArrays:
 
     def __init__(self, pickled: bytes, parts: list[Any]) -> None:
         self._pickled = pickled
-        self._parts = parts  #: buffers, or numbers of arrays
+        self._parts = parts  #: buffers, numbers of arrays, or where in memory that is shared
 
     def __reduce__(self) -> Any:
         return type(self), (self._pickled, self._parts)
 
-    def open(self, common: Callable[[int], Any] | None) -> Any:
+    def open(self, common: Callable[..., Any] | None) -> Any:
         assert common is not None
-        return pickle.loads(self._pickled, buffers=[common(one) if type(one) is int else one for one in self._parts])  # noqa: S301
+        buffers = list(self._parts)
+        for place, one in enumerate(buffers):
+            if type(one) is int:
+                buffers[place] = common(one)
+            elif type(one) is tuple:
+                number, begin, end = one
+                buffers[place] = common(number, shared=True)[begin:end]
+        return pickle.loads(self._pickled, buffers=buffers)  # noqa: S301
 
-    def once(self, common: Callable[[int], Any] | None) -> Any:
+    def once(self, common: Callable[..., Any] | None) -> Any:
         if not hasattr(self, "_value"):
             self._value = self.open(common)
         return self._value
@@ -38,8 +45,8 @@ class EachCall(WithArrays):
 
     __slots__ = ()
 
-    def once(self, common: Callable[[int], Any] | None) -> Any:
-        parts = [bytearray(one) if type(one) is not int else one for one in self._parts]
+    def once(self, common: Callable[..., Any] | None) -> Any:
+        parts = [one if type(one) in (int, tuple) else bytearray(one) for one in self._parts]
         return open_function(type(self)(self._pickled, parts).open(common), common)
 
 
@@ -66,7 +73,7 @@ class WithState:
         return self._function
 
 
-def open_function(thing: Any, common: Callable[[int], Any] | None) -> Any:
+def open_function(thing: Any, common: Callable[..., Any] | None) -> Any:
     if isinstance(thing, WithArrays):
         thing = thing.once(common)
     return thing.restore() if type(thing) is WithState else thing

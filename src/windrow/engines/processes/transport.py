@@ -84,7 +84,7 @@ class Parcel:
         """Give what is in it, to be looked at: mapped for as long as somebody has it."""
         if self.file < 0:
             return memoryview(self.data)[len(self.data) - self.bytes :]
-        return _map_private(self.file, self.bytes)
+        return _map_private(self.file, self.bytes, writable=False)
 
 
 _files: set[int] = set()  #: those of parcels
@@ -188,7 +188,7 @@ class Arrival(NamedTuple):
 
     def open(self, *, own: bool = False) -> Any:
         """Unpickle, without copying buffers; raises what that raises. ``own``: what came stays as it is, and can be sent on."""
-        buffers = self._buffers(self.fresh() if own and self.sizes else self.body)
+        buffers = cut_buffers(self.fresh() if own and self.sizes else self.body, self.pickled, self.sizes)
         return pickle.loads(self.body[: self.pickled], buffers=buffers)  # noqa: S301 - from our own processes only
 
     def again(self, kind: int, tag: int) -> Parcel:
@@ -196,16 +196,18 @@ class Arrival(NamedTuple):
         if self.file is not None and len(_files) < MOST_FILES:
             head = _HEAD.pack(kind, True, len(self.sizes), tag, self.pickled, self.bytes, 0.0)
             return Parcel(head + struct.pack(f"<{len(self.sizes)}Q", *self.sizes), self.bytes, os.dup(self.file.file))
-        return parcel_of(self.body[: self.pickled].tobytes(), self._buffers(self.body), kind, tag)
+        buffers = cut_buffers(self.body, self.pickled, self.sizes)
+        return parcel_of(self.body[: self.pickled].tobytes(), buffers, kind, tag)
 
-    def _buffers(self, body: memoryview) -> list[memoryview]:
-        buffers = []
-        end = self.pickled
-        for size in self.sizes:
-            start = _aligned(end)
-            end = start + size
-            buffers.append(body[start:end])
-        return buffers
+
+def cut_buffers(body: memoryview, pickled: int, sizes: Sequence[int]) -> list[memoryview]:
+    """Cut a body, which begins with a pickle, into its buffers."""
+    buffers, end = [], pickled
+    for size in sizes:
+        start = _aligned(end)
+        end = start + size
+        buffers.append(body[start:end])
+    return buffers
 
 
 def store(thing: Any) -> Arrival | None:
@@ -214,7 +216,8 @@ def store(thing: Any) -> Arrival | None:
     parcel = parcel_of(content, buffers, 0, 0)
     if parcel.file < 0:
         return None
-    return Arrival(0, 0, 0.0, parcel.bytes, len(content), tuple([b.nbytes for b in buffers]), parcel.body(), [], parcel)
+    sizes, body = tuple([one.nbytes for one in buffers]), _map_private(parcel.file, parcel.bytes)
+    return Arrival(0, 0, 0.0, parcel.bytes, len(content), sizes, body, [], parcel)
 
 
 class Link:
@@ -332,7 +335,7 @@ class Link:
             kept = None
             if filed:
                 file = self._next_file(total)
-                body = _map_private(file.file, total)
+                body = _map_private(file.file, total, writable=pickled > 0)
                 if not pickled or (kind in self._twice and _KeptFile.count <= MOST_KEPT):
                     kept = file
                 elif kind in self._twice:
@@ -376,9 +379,9 @@ _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _FAILED = ctypes.c_void_p(-1).value
 
 
-def _map_private(file: int, size: int) -> memoryview:
+def _map_private(file: int, size: int, *, writable: bool = True) -> memoryview:
     # mmap.mmap keeps a descriptor for each mapping, and a run may hold thousands of partials.
-    protection = mmap.PROT_READ | mmap.PROT_WRITE
+    protection = mmap.PROT_READ | mmap.PROT_WRITE * writable
     address = _libc.mmap(None, size, protection, mmap.MAP_PRIVATE, file, 0)
     if address == _FAILED:
         code = ctypes.get_errno()

@@ -267,11 +267,11 @@ class ProcessWorker:
         self._contents.pop(message.task, None)
         self._reports.append(messages.ReportMessage(messages.CANCELLED, message.attempt))
 
-    def give_common(self, number: int) -> Any:
-        """Give what calls have in common; of memory each gets its own."""
+    def give_common(self, number: int, *, shared: bool = False) -> Any:
+        """Give what calls have in common; of memory each gets its own, or all the same, to be read."""
         thing = self._common[number]
         if type(thing) is Arrival and not thing.pickled:
-            return thing.fresh()
+            return thing.body.toreadonly() if shared else thing.fresh()
         return _opened(self._common, number)
 
     def keep_common(self, what: Arrival | messages.ForgetCommon) -> None:

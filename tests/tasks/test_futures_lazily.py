@@ -10,7 +10,7 @@ import pytest
 
 import windrow as wr
 from windrow.run import garbage as collecting
-from windrow.run.garbage import DEFAULTS, YOUNG, collecting_less
+from windrow.run.garbage import DEFAULTS, OF_A_CALL, YOUNG, collecting_less, leave_waiting_calls
 
 
 def one_more(number: int) -> int:
@@ -86,9 +86,12 @@ def test_the_collector_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Non
             with collecting_less():
                 assert gc.get_threshold() == (YOUNG, 10, 10)
             assert gc.get_threshold() == (YOUNG, 10, 10)
+            leave_waiting_calls(1000)
+            assert gc.get_threshold() == (YOUNG + 1000 * OF_A_CALL, 10, 10)
         assert gc.get_threshold() == DEFAULTS[0]
         gc.set_threshold(500, 5, 5)
         with collecting_less():
+            leave_waiting_calls(1000)
             assert gc.get_threshold() == (500, 5, 5)
         assert gc.get_threshold() == (500, 5, 5)
         gc.set_threshold(*DEFAULTS[0])

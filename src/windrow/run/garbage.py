@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 DEFAULTS = ((700, 10, 10), (2000, 10, 10), (2000, 10, 0))
 #: New objects, less those that are gone, after which the young ones are looked at.
 YOUNG = 10_000
+#: Those of a call that has not ended: they are no garbage, however many calls wait.
+OF_A_CALL = 30
 
 _lock = threading.Lock()
 _found: list[tuple[int, int, int]] = []  #: the thresholds before, once for each session that is open
+_chosen = YOUNG  #: what we have set last
 
 
 @contextmanager
@@ -32,11 +35,24 @@ def collecting_less() -> Iterator[None]:
         now = gc.get_threshold()
         _found.append(_found[0] if _found else now)
         if now in DEFAULTS:
-            gc.set_threshold(YOUNG, *now[1:])
+            _choose(YOUNG)
     try:
         yield
     finally:
         with _lock:
             before = _found.pop()
-            if not _found and before in DEFAULTS and gc.get_threshold() == (YOUNG, *before[1:]):
+            if not _found and before in DEFAULTS and gc.get_threshold() == (_chosen, *before[1:]):
                 gc.set_threshold(*before)
+
+
+def leave_waiting_calls(count: int) -> None:
+    """Look for garbage after as many more objects as calls of a session have that wait: they would be looked at again and again."""
+    with _lock:
+        if _found and _found[0] in DEFAULTS and gc.get_threshold()[0] == _chosen:
+            _choose(YOUNG + OF_A_CALL * count)
+
+
+def _choose(young: int) -> None:
+    global _chosen
+    _chosen = young
+    gc.set_threshold(young, *gc.get_threshold()[1:])

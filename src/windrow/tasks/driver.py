@@ -25,7 +25,7 @@ from windrow.core.records import NO_NEEDS, Failure, Handle, Needs, Task
 from windrow.core.scheduler import Scheduler
 from windrow.engines.machine_limits import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
-from windrow.run.garbage import collecting_less
+from windrow.run.garbage import collecting_less, leave_waiting_calls
 from windrow.run.loop import run
 from windrow.tasks.failures import blamed, error_of
 from windrow.tasks.future import BEGINNING, ELSEWHERE, Future, refuse_in_fork, without_value
@@ -235,6 +235,7 @@ class Driver:
         return {}
 
     def _observe(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:  # noqa: ARG002
+        leave_waiting_calls(len(self._session.open))
         for event in events:
             if type(event) is Started:
                 attempt = self._scheduler.queues.attempts.get(event.attempt)

@@ -9,6 +9,7 @@ import json
 import threading
 from collections import Counter, deque
 from functools import lru_cache
+from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -260,8 +261,10 @@ class History:
             self._spent[entry.task.category] = (count + 1, seconds + entry.wall)
         if self.written is not None:
             self.written(entry.lines() if before is None else entry.call_line(None))
-        if len(self.ended) > self._most:
-            self._drop(self.ended.pop(next(iter(self.ended))))
+        if len(self.ended) > self._most + self._most // 10:
+            # Many at a time: the first of a dictionary is found by passing over all that were before it.
+            for old in list(islice(self.ended, len(self.ended) - self._most)):
+                self._drop(self.ended.pop(old))
 
     def _drop(self, entry: _Entry) -> None:
         name = entry.task.category

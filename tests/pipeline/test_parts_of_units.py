@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def heavy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row is found to take long: units are tried, and cut into parts of a few rows."""
     monkeypatch.setattr(feeding, "PART_S", 1e-12)
-    monkeypatch.setattr(chunks, "TRIAL_S", 0.0)
+    monkeypatch.setattr(chunks.ChunkRun, "_time", lambda _run, _step, index: 0.01 * len(index))
     monkeypatch.setattr(worker, "FIRST_S", 1e-12)
 
 
@@ -135,6 +135,18 @@ def test_what_would_take_long_is_given_back(engine: str) -> None:
     same(result, whole())
     assert result.log is not None
     assert result.log.count('"event":"attempt"') > 5  # of three datasets with a unit each
+
+
+@pytest.mark.parametrize(("fixed", "per_row", "tasks"), [(0.2, 0.0, 3), (0.02, 0.0, 3), (0.0, 0.01, 6)])
+def test_what_a_call_takes_whatever_its_rows_is_no_reason_to_cut(
+    fixed: float, per_row: float, tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeding, "PART_S", 0.5)
+    monkeypatch.setattr(chunks.ChunkRun, "_time", lambda _run, _step, index: fixed + per_row * len(index))
+    result = ran(engine="inline", workers=1)
+    assert result.log is not None
+    attempts = result.log.count('"event":"attempt"')
+    assert attempts == 3 if tasks == 3 else attempts >= tasks
 
 
 @pytest.mark.parametrize(("on_error", "nminus1"), [("stop", False), ("skip", True)])

@@ -48,10 +48,12 @@ class TooLong(Exception):
         self.row_s = row_s
 
 
-#: Rows that a step is shown first where nothing is known of its cost, and seconds for the fewest that are no chance.
-TRIAL_ROWS, TRIAL_S = (4, 64, 1024), 0.02
-#: A call that takes longer is not repeated to see whether it compiled: the first rows of the run will tell.
+#: Rows that a step is shown first where nothing is known of its cost.
+TRIAL_ROWS, TRIAL_GROWTH = (4, 64, 1024), 16
+#: A call that takes longer is not repeated to see whether it compiled, nor made with more rows: the first rows of the run tell.
 LONGEST_TRIAL_S = 0.3
+#: Share of the time allowed that is not worth knowing better: a chunk has some twenty steps.
+LITTLE = 0.05
 
 
 @dataclass(slots=True)
@@ -289,7 +291,7 @@ class ChunkRun:
     def evaluate(self, step: BoundStep, rows: Selection, meter: Meter | None = None) -> Any:
         """Return what a step answers for some rows; what it raises names the step, the file and the row."""
         meter = meter or Meter()
-        if self.most_s and step.name not in self.program.timed:
+        if self.most_s:
             self._try_step(step, rows)
         with meter.reading(self.store):
             try:
@@ -305,24 +307,31 @@ class ChunkRun:
         return value
 
     def _try_step(self, step: BoundStep, rows: Selection) -> None:
-        """Time a step of which nothing is known on a few of its rows; raise ``TooLong`` if all would take too long."""
-        index = rows.positions()
-        share = len(index) * (self.borders[1] - self.borders[0]) / self.store.length  # rows of the first unit
-        before, row_s = (0, 0.0), 0.0
+        """Time a step of which too little is known on a few of its rows; raise ``TooLong`` if all would take too long."""
+        share = rows.count * (self.borders[1] - self.borders[0]) / self.store.length  # rows of the first unit
+        row_s = self.program.row_s.get(step.name)
+        if row_s is None or row_s * share > self.most_s * LITTLE:
+            row_s = self.program.row_s[step.name] = self._seconds_per_row(step, rows.positions(), share)
+        self._expected_s += row_s * share
+        if self._expected_s > self.most_s:
+            raise TooLong(self._expected_s / (self.borders[1] - self.borders[0]))
+
+    def _seconds_per_row(self, step: BoundStep, index: NDArray[np.int64], share: float) -> float:
+        before, row_s, little = (0, 0.0), 0.0, self.most_s * LITTLE / max(share, 1)
         for size in TRIAL_ROWS:
             if 4 * size > len(index):
                 break
             seconds = self._time(step, index[:size])
-            if TRIAL_S < seconds < LONGEST_TRIAL_S:
-                seconds = self._time(step, index[size : 2 * size])  # what the first call took besides is not met again
-            row_s = seconds / size if seconds > TRIAL_S else max(seconds - before[1], 0.0) / (size - before[0])
-            if seconds > TRIAL_S or (before[0] and row_s * share < self.most_s / 2):
+            if not before[0] and little < seconds / size < LONGEST_TRIAL_S / size:
+                before = 1, self._time(step, index[:1])  # a call may take so long whatever its rows
+                if seconds - before[1] > little * (size - 1):
+                    seconds = self._time(step, index[size : 2 * size])  # what the first call took is not met again
+            row_s = max(seconds - before[1], 0.0) / (size - before[0])
+            cheap = before[0] and row_s * share < self.most_s / 2
+            if cheap or row_s * TRIAL_GROWTH * size > LONGEST_TRIAL_S:
                 break
             before = size, seconds
-        self._expected_s += row_s * share
-        if self._expected_s > self.most_s:
-            raise TooLong(self._expected_s / (self.borders[1] - self.borders[0]))
-        self.program.timed.add(step.name)
+        return row_s
 
     def _time(self, step: BoundStep, index: NDArray[np.int64]) -> float:
         """Seconds that a step takes for some rows of the chunk; none where it raises, which the call on all will tell."""

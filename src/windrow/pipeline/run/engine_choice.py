@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from windrow.engines.machine_limits import granted_memory
 from windrow.engines.read_ahead import ReadAhead
 from windrow.engines.switching import SwitchingEngine
 from windrow.engines.threads import ThreadsEngine
+from windrow.errors import WindrowError
 from windrow.place.lock_watch import LockWatch
 from windrow.place.read_ahead_split import FixedSplit, MeasuredSplit
 from windrow.shape.capped import CappedUntilReordered
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 #: so few bytes or rows takes a few milliseconds.
 TINY_BYTES = 1_000_000
 TINY_ROWS = 20_000
+#: Files of more may be opened to count their rows: a file of NanoAOD has a thousand columns, and 20,000 bytes for each row.
+SMALL_BYTES = 30_000_000
 
 #: Seconds of work on one worker for which processes are started: that takes about half of one. Of a chunk until they are there.
 LONG_S, WHILE_ALONE_S = 1.5, 0.1
@@ -73,6 +78,7 @@ class EngineChoice:
     split: tuple[int, int] | None = None  #: threads that set up and that process, where fixed
     remote: bool = False  #: whether there are remote files
     reads_with: tuple[str, ...] = ()  #: modules that workers need for the files
+    row_s: Mapping[str, float] = field(default_factory=dict)  #: of steps that were tried, without what every call takes
     _switching: SwitchingEngine | None = None
     _setup: ReadAhead | None = None
 
@@ -101,7 +107,7 @@ class EngineChoice:
 
     def _long(self, rows: RowFeeder) -> str:
         """Say why one worker is not enough for data that is small: its rows take long."""
-        left_s = _left_s(rows)
+        left_s = _left_s(rows, sum(self.row_s.values()) or math.inf)
         if left_s is None or left_s < LONG_S or self.changes_globals():
             return ""
         return f"rows take long, and some {left_s:.0f} s were still to go on one worker"
@@ -257,14 +263,14 @@ def _from_disk() -> int:
     return 0
 
 
-def _left_s(rows: RowFeeder) -> float | None:
+def _left_s(rows: RowFeeder, most_row_s: float = math.inf) -> float | None:
     costs = [account.costs() for account in rows.accounts.values()]
     done = sum(cost.rows_in for cost in costs)
     if not done:
         return None
     now = rows.standing()
     ahead = now.waiting + now.expected + now.running
-    return ahead * sum(cost.wall for cost in costs) / done / max(now.workers, 1)
+    return ahead * min(sum(cost.wall for cost in costs) / done, most_row_s) / max(now.workers, 1)
 
 
 def _is_tiny(source: Source) -> bool:
@@ -278,6 +284,18 @@ def _is_tiny(source: Source) -> bool:
             total += Path(item.location).stat().st_size
         except (OSError, TypeError, ValueError):
             return False  # remote, or gone: nothing is known
-        if total > TINY_BYTES:
-            return False
-    return True
+    return total <= TINY_BYTES or (total <= SMALL_BYTES and _rows(source) <= TINY_ROWS)
+
+
+def _rows(source: Source) -> float:
+    """Count the rows of some small files: what is found in them is kept for the workers."""
+    rows = 0
+    for item in source.inputs:
+        try:
+            with closing(source.open(item.index)) as reader:
+                rows += reader.info.rows
+        except (WindrowError, OSError):
+            return math.inf  # whoever works on it tells what is wrong
+        if rows > TINY_ROWS:
+            break
+    return rows

@@ -86,6 +86,7 @@ class PipelineWorkload:
         self._units: dict[str, tuple[int, int]] = {}  #: by dataset: rows and units of the inputs opened so far
         self._programs: dict[Any, Program] = {}
         self._known: dict[Any, tuple[FileInfo, Program]] = {}  #: of inputs opened last, by input and products
+        self.row_s: dict[str, float] = {}  #: of steps that were tried, for all programs
         self._kept_bytes = 0
         self._stamps: dict[int, FileStamp | None] = {}  #: of inputs when they were first opened in this process
         self._saved: dict[str, tuple[tuple[str, ...], str]] = {}  #: file -> columns, first input
@@ -212,6 +213,7 @@ class PipelineWorkload:
             metadata = self.source.datasets[source.dataset]
             program = bind(self.definition, source.dataset, metadata, info, source.label, products)
             self._check_saved(program, source.label)
+            program.row_s = self.row_s
             self._programs[key] = program
             self._known[source.index, products] = (info, program)
         self.learn(RunFacts(twins={n: s.same_as for n, s in program.steps.items() if s.same_as not in (None, n)}))

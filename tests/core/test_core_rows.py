@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core_world import CRASH, ERROR, KILL, READ, World
-from windrow.core.commands import Discard, Fetch, Launch, Recall, StartWorker
+from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker
 from windrow.core.events import CancelRequested, Closed, DrainRequested, Event, Finished, Submitted, Tick, WorkerJoined
 from windrow.core.policies import LaunchPolicy, Options, Policies
 from windrow.core.records import (
@@ -755,6 +755,19 @@ def test_a_cancelled_run_brings_what_is_held_and_says_what_is_missing() -> None:
     ledger = feeder_of(made).ledger
     assert sum(stop - start for _, start, stop in done) == ledger.done_rows >= 30
     assert sum(part.stop - part.start for part in ledger.missing()) == 100 - ledger.done_rows
+
+
+def test_a_merge_that_has_begun_goes_on_when_the_run_is_cancelled() -> None:
+    made = world(known(200))
+    go_on(made, A, 8, wall=1.0)
+    while not isinstance(made.queues[A][0].task.payload, MergePartials):
+        go_on(made, A, wall=1.0)
+    merge = made.queues[A][0].attempt
+    made.tell(*made.start(A))
+    stopped = made.tell(CancelRequested("stopped"))
+    assert merge not in [one.attempt for one in stopped if isinstance(one, Cancel)]
+    finish_all(made)
+    assert feeder_of(made).ledger.done_rows >= 80
 
 
 def test_the_standing_counts_rows() -> None:

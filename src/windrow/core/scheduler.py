@@ -571,7 +571,7 @@ class Scheduler:
 
     def _stop_fed(self, node: Node, *, forget: bool) -> None:
         """A feeder's task that has not ended: what runs may finish, merges and evaluations of what is done go on."""
-        if node.reads and not forget:
+        if node.task.reads and not forget:
             return
         if node.attempts:
             for attempt in node.attempts:

@@ -226,17 +226,19 @@ class ChunkRun:
             assert value is None or isinstance(value, Verdict)
             meter.rows_out += int(value.passed.sum()) if value is not None else 0
             self.shrink(step, rows, value)
-        elif step.kind == "weight":
-            meter.rows_out += rows.count
-            self.varied[step.name] = isinstance(value, UpDown)
-            if isinstance(value, UpDown):
-                self.store.put(f"{step.name} up", rows, value.up)
-                self.store.put(f"{step.name} down", rows, value.down)
-                value = value.nominal
-            self.store.put(step.name, rows, np.empty(0) if value is None else value)
         else:
             meter.rows_out += rows.count
-            self.store.put(step.name, rows, np.empty(0) if value is None else value)
+            if step.kind == "weight":
+                self.varied[step.name] = isinstance(value, UpDown)
+            self.keep_column(step.name, rows, np.empty(0) if value is None else value)
+
+    def keep_column(self, name: str, rows: Selection, value: Any) -> None:
+        """Have what a column or a weight answered for some rows at hand."""
+        if isinstance(value, UpDown):
+            self.store.put(f"{name} up", rows, value.up)
+            self.store.put(f"{name} down", rows, value.down)
+            value = value.nominal
+        self.store.put(name, rows, value)
 
     def _answer(self, step: BoundStep, rows: Selection, meter: Meter) -> Any:
         """Evaluate a step, or take over what a step that is the same answered for these rows and perhaps others."""

@@ -117,9 +117,6 @@ class ColumnStore:
         """Return a made column with the rows it was made for."""
         return self._made[name]
 
-    def has_made(self, name: str) -> bool:
-        return name in self._made
-
     def made(self, name: str, selection: Selection) -> Any:
         """Return a made column for the rows of ``selection``, a subset of those it was made for."""
         home, values = self._made[name]

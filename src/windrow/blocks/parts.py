@@ -19,12 +19,12 @@ from windrow.blocks.chunk import ChunkRun
 from windrow.blocks.columns import concatenate, take
 from windrow.blocks.cutflow_counts import INITIAL
 from windrow.blocks.failing import MOST_ROWS, RowSearch, RowsFailed
-from windrow.blocks.results import UpDown, Verdict, fewer_rows, joined
+from windrow.blocks.results import UpDown, Verdict, fewer_rows, joined, take_answer
 from windrow.blocks.selection import Selection, union
 from windrow.errors import StepError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -84,13 +84,12 @@ class _NoCounts:
     """Stands where counts are recorded: those of a part follow from what it hands over."""
 
     def __init__(self, run: ChunkRun) -> None:
-        """Record nothing."""
+        """Record nothing of a run."""
 
-    def record_initial(self) -> None:
-        """All rows are there."""
+    def record_initial(self, *rows: Any) -> None:
+        """Record nothing of rows."""
 
-    def record_cut(self, *rows: Any) -> None:
-        """A cut was made."""
+    record_cut = record_initial
 
 
 class PartRun(ChunkRun):
@@ -213,28 +212,21 @@ class UnitOfParts:
 
     def _together(self, runs: list[UnitRun]) -> ChunkRun:
         """Join what parts gave that ran in several orders; each order has counted its own rows."""
-        order = runs[0].order
         run = ChunkRun(
-            self.program, self.reader, self.chunk, order, {}, stopping=self.stopping, rows=_joined([one.rows for one in runs])
+            self.program, self.reader, self.chunk, runs[0].order, {}, stopping=self.stopping, rows=_joined([one.rows for one in runs])
         )  # fmt: skip
         known: dict[tuple[int, ...], Selection] = {}  # the same rows are the same object, so that columns are shared
         for lane in range(len(run.selections)):
             mine = [one.selections[lane] for one in runs]
             key = tuple(map(id, mine))
             run.selections[lane] = known.get(key) or known.setdefault(key, _joined(mine))
-        varied = {name: any(one.varied.get(name) for one in runs) for one in runs for name in one.varied}
-        for name in _made_names(self.program, varied):
-            made = [one.column(name) for one in runs]
-            having = [one for one in made if one is not None and one[0].count]
-            if having:
-                rows = np.concatenate([home.positions() for home, _ in having])
-                run.store.put(
-                    name,
-                    _joined([home for home, _ in having]),
-                    take(concatenate([values for _, values in having]), np.argsort(rows)),
-                )
+        for name in {name: None for one in runs for name in one.answers if name not in self.program.cuts}:
+            homes, values, _ = zip(*(one.answers[name] for one in runs if name in one.answers), strict=True)
+            order = np.argsort(np.concatenate([home.positions() for home in homes]))
+            run.keep_column(name, _joined(homes), take_answer(joined(list(values)), order))
         lines = {key: lines for one in runs for key, lines in one.counts.counts.items() if key[0]}
         first = [lines[:, INITIAL, 4] for one in runs for key, lines in one.counts.counts.items() if not key[0]]
+        varied = {name: any(one.varied.get(name) for one in runs) for one in runs for name in one.varied}
         run.varied = {} if np.isnan(np.concatenate([np.empty(0), *first])).any() else varied
         run.counts.record_initial()
         run.counts.counts.update(lines)
@@ -287,23 +279,10 @@ class UnitRun(ChunkRun):
             if name not in self.answers:
                 values = concatenate([part.columns[name] for part in self.parts if name in part.columns])
                 self.answers[name] = rows, values, None
-            home, values, _ = self.answers[name]
-            self.store.put(name, rows, fewer_rows(values, home, rows))
-
-    def column(self, name: str) -> tuple[Selection, Any] | None:
-        """Give a made column with its rows; a weight without variations has its nominal values for them."""
-        nominal = name.rsplit(" ", 1)[0]
-        found = [one for one in (name, nominal) if self.store.has_made(one)]
-        return self.store.made_for(found[0]) if found else None
+            self.store.put(name, *self.answers[name][:2])
 
 
-def _joined(selections: Iterable[Selection]) -> Selection:
+def _joined(selections: Sequence[Selection]) -> Selection:
     """Unite selections that have no row in common."""
-    found = list(selections)
-    rows = np.sort(np.concatenate([one.positions() for one in found]))
-    return Selection(found[0].length, None if len(rows) == found[0].length else rows)
-
-
-def _made_names(program: Program, varied: dict[str, bool]) -> list[str]:
-    sides = [f"{name} {side}" for name, has_variations in varied.items() if has_variations for side in ("up", "down")]
-    return [*columns_needed(program), *varied, *sides]
+    rows, length = np.sort(np.concatenate([one.positions() for one in selections])), selections[0].length
+    return Selection(length, None if len(rows) == length else rows)

@@ -222,8 +222,11 @@ def joined(parts: list[Any]) -> Any:
 def fewer_rows(value: Any, home: Selection, rows: Selection) -> Any:
     """Take an answer that was given for the rows of ``home`` for those of ``rows``, a subset."""
     where = rows.within(home)
-    if where is None:
-        return value
+    return value if where is None else take_answer(value, where)
+
+
+def take_answer(value: Any, where: NDArray[np.int64]) -> Any:
+    """Take an answer at some of its places."""
     if isinstance(value, Verdict):
         undefined = None if value.undefined is None else value.undefined[where]
         # None stands for "every row has an answer".

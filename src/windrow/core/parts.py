@@ -28,11 +28,10 @@ Skipped = Sequence[tuple[Rows, "Failure"]]
 class SplitUnit:
     """One unit that is run in parts; where the run wants a range of its rows only, that range."""
 
-    __slots__ = ("border", "input", "missing", "outputs", "skipped", "start", "stop", "task")
+    __slots__ = ("input", "missing", "outputs", "skipped", "start", "stop", "task")
 
-    def __init__(self, one: Input, border: int, start: int, stop: int) -> None:
+    def __init__(self, one: Input, start: int, stop: int) -> None:
         self.input = one
-        self.border = border  #: where its unit begins
         self.start, self.stop = start, stop
         self.missing = stop - start  #: rows of which there is no part
         self.outputs: dict[str, Rows] = {}  #: parts
@@ -55,13 +54,12 @@ class Parts:
     def unit(self, one: Input, rows: Rows) -> SplitUnit:
         """Give the unit of rows that were cut from it, or are to be."""
         at = bisect_right(one.borders, rows.start)
-        border, end = one.borders[at - 1], one.borders[at]
         wanted = self._ledger.books[one.spec.id].everything
         first, last = next(found for found in wanted if found[0] <= rows.start < found[1])
-        start, stop = max(border, first), min(end, last)
+        start, stop = max(one.borders[at - 1], first), min(one.borders[at], last)
         unit = self.units.get((one.spec.id, start))
         if unit is None:
-            unit = self.units[one.spec.id, start] = SplitUnit(one, border, start, stop)
+            unit = self.units[one.spec.id, start] = SplitUnit(one, start, stop)
         return unit
 
     def bytes_per_row(self, category: str) -> float:
@@ -119,7 +117,4 @@ class Parts:
         for output in unit.outputs:
             del self.where[output]
             self.desk.release(output)
-        number = unit.input.spec.id
-        del self.units[number, unit.start]
-        if not any(key[0] == number and other.border == unit.border for key, other in self.units.items()):
-            unit.input.cutter.split.discard(unit.border)
+        del self.units[unit.input.spec.id, unit.start]

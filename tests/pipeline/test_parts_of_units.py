@@ -28,6 +28,7 @@ from windrow.core.records import PASSED, StepCost
 from windrow.errors import DefinitionError, StepError
 from windrow.order.control.assumed import LEAST_SEEN, assumed_windows
 from windrow.pipeline.run import worker
+from windrow.watch.readlog import read_log
 
 if TYPE_CHECKING:
     from description import Analysis
@@ -126,6 +127,14 @@ def test_random_analyses_in_parts_of_any_size_are_those_of_whole_units(
     assert bits(found[0].outputs) == bits(expected[0].outputs)
     assert tables(found[0]) == tables(expected[0])
     assert found[1] == expected[1]
+
+
+def test_the_log_has_the_evaluations_and_counts_every_row_once() -> None:
+    result = ran(engine="inline", chunk=100)
+    assert result.log is not None
+    attempts = read_log(result.log.splitlines()).attempts
+    assert sorted(attempts.input.tolist()) == [-1, -1, -1, *[0] * 4, *[1] * 4, *[2] * 4]
+    assert attempts.rows.sum() == result.ledger.done == 1200
 
 
 @pytest.mark.usefixtures("heavy")
@@ -273,34 +282,41 @@ def test_parts_of_one_unit_that_ran_in_different_orders() -> None:
 
     @analysis.weight
     def w(x: Any) -> Any:
-        return x + 0.1
+        return wr.updown(x + 0.1, x + 0.2, x / 3)
 
-    @analysis.cut
-    def low(x: Any) -> Any:
-        seen.append(len(x))
-        if len(seen) > 3 and (x > 0.9).any():  # too early from some point on: the rest is done as written
-            raise ValueError("not behind its guard")
-        return x < 0.8
+    @analysis.column
+    def pairs(x: Any) -> Any:
+        return ak.unflatten(np.repeat(x, 2), 2)
 
     @analysis.cut
     def high(x: Any) -> Any:
         return x > 0.3
 
+    @analysis.cut
+    def low(x: Any) -> Any:
+        seen.append(len(x))
+        if len(seen) > 6 and (x < 0.2).any():  # too early from some point on: the rest is done as written
+            raise ValueError("not behind its guard")
+        return x < 0.8
+
     analysis.region("r", "high", "low")
 
     @analysis.output
-    def total(x: Any, weight: Any) -> float:
-        return float(np.sum(x * weight))
+    def total(x: Any, pairs: Any, weight: Any) -> float:
+        return float(np.sum(x * ak.sum(pairs, axis=1) * weight))
 
-    data = {"x": np.random.default_rng(5).random(300) * 0.89}
+    data = {"x": np.random.default_rng(5).random(300)}
     expected = analysis.run(data, engine="inline", order="written", progress=False)
-    moved = analysis.run(data, engine="inline", order=["w", "low", "high"], chunk=20, progress=False)
-    assert moved["total", "r"] == expected["total", "r"]
+    moved = analysis.run(data, engine="inline", order=["w", "pairs", "low", "high"], chunk=20, progress=False)
+    assert len(moved.cutflow["r"]._counts) == 3  # two orders, and what is the same in all
+    assert bits(moved.outputs) == bits(expected.outputs)
     table, plain = moved.cutflow["r"], expected.cutflow["r"]
-    assert table.written is not None
-    assert plain.written is not None
-    assert table.written[0] == plain.written[0]
-    assert table.passed == plain.passed
+    assert table.selected == plain.selected
+    (first,) = (lines[0] for order, lines in table._counts.items() if not order)
+    assert bits(first) == bits(next(lines[0] for order, lines in plain._counts.items() if not order))
+    orders = {order: lines[:, :2] for order, lines in table._counts.items() if order}
+    assert sum(lines[0, 1] for lines in orders.values()) == 300
+    assert sum(lines[-1, 1] for lines in orders.values()) == plain.passed
 
 
 @given(st.integers(0, 2000), st.floats(0, 1), st.floats(0, 1))

@@ -30,7 +30,7 @@ from windrow.core.events import (
     WorkerJoined,
     WorkerLost,
 )
-from windrow.core.records import NO_REPORT, OpenInput, RunRows
+from windrow.core.records import NO_REPORT, EvaluateUnit, OpenInput, RunRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -290,16 +290,17 @@ class EventLog(LogFile):
         return Attempt(micros(now), number, name, attempt, worker, micros(begun), micros(wall), how), plan, payload
 
     def _finished(self, event: Finished, how: str, now: float) -> None:
-        """Write the end of a chunk, or an input that was opened; merges are part of the chunks they are made of."""
+        """Write the end of a chunk or an evaluation, or an input that was opened; merges are part of the chunks they are made of."""
         used, worker = event.measurement, event.life.worker
         one, plan, payload = self._attempt(event.attempt, worker, now, used.wall, how)
-        if isinstance(payload, RunRows):
-            report, chunk = event.report or NO_REPORT, payload.rows
+        if isinstance(payload, (RunRows, EvaluateUnit)):
+            # The rows of a unit in parts are in the lines of its parts.
+            report, chunk = event.report or NO_REPORT, payload.rows if isinstance(payload, RunRows) else ()
             left_out = sum(rows.stop - rows.start for rows, _ in report.skipped)
             if report.rest is not None:  # not run: it is in the line of another chunk
                 chunk = (chunk[0]._replace(stop=report.rest.start),)
             first, last = (chunk[0], chunk[-1].stop) if chunk else ((-1, 0, 0), 0)
-            count = sum(stop - start for _, start, stop in chunk) - left_out
+            count = max(sum(stop - start for _, start, stop in chunk) - left_out, 0)
             self.add(one.text + _CHUNK % (
                 micros(used.cpu), micros(used.lock_wait), used.bytes_read, used.peak_memory, plan, first[0], first[1], last,
                 count,

@@ -137,7 +137,7 @@ def feeder_of(world: World) -> RowFeeder:
     return feeder
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(80))
 @given(
     seed=st.integers(0, 2**20), skip=st.booleans(), chunk=st.sampled_from([None, 1, 2, 7]),
     faults=st.sampled_from([0.0, 0.2, 0.4]), shares=st.booleans(),
@@ -173,7 +173,7 @@ def in_failing_unit(world: PartsWorld, ledger: Ledger, number: int, row: int) ->
     return world.skip and any(one % 97 == 5 for one in mine)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(
     seed=st.integers(0, 2**20), steps=st.integers(0, 120), faults=st.sampled_from([0.0, 0.3]),
     fails=st.booleans(), shares=st.booleans(),

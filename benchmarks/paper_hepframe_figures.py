@@ -6,7 +6,7 @@ Times of many cores are virtual. Costs and shares that pass are the printed ones
 ``examples/tth`` and of ``models/hepframe_24core.toml``, which were written for figure 10 and are used as they are. Events are drawn by
 the shares that pass, each proposition by itself. HEP-Frame is ``Machine`` with the paper's rule (``paper_hepframe.py``); HEFT is planned
 and executed by ``paper_heft.py``. On this machine's own cores the example runs at the published number of samples, on few events, beside
-a plain sequential program of the same functions. With ``--quick`` there are fewer files, events and rounds.
+a plain sequential program of the same functions. With ``--quick`` there are fewer files and events.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ def on_this_machine(report: harness.Report, *, quick: bool) -> None:
 
         asks = {"plain": harness.calling(lambda case=case, file=file: plain(file, case)[0])}
         asks |= {name: harness.calling(lambda name=name: windrow(name)) for name in ("written", "hepframe", "adaptive")}
-        found = harness.interleave(asks, 1 if quick else 3, extra=0)
+        found = harness.interleave(asks, 1, extra=0)
         if any(sample.result != answer for each in found.samples.values() for sample in each):
             raise SystemExit(f"ttH_{case}: an answer differs from that of the plain program")
         alone = found.median("plain")

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import windrow as wr
 from windrow.engines.processes.values import own_copy
@@ -156,3 +158,73 @@ def test_memory_files_of_values_are_closed(session: wr.Session) -> None:
     after = [session.submit(descriptors).result() for _ in range(4)]
     assert descriptors() <= here + 2
     assert max(after[2:]) <= max(before) + 2
+
+
+# -- copies
+
+_LEAVES = st.one_of(st.integers(), st.floats(allow_nan=False), st.text(max_size=3), st.none(), st.just((1, "two")))
+_THINGS = st.recursive(
+    _LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.tuples(inner, inner),
+        st.dictionaries(st.text(max_size=2), inner, max_size=3),
+        st.sets(st.integers(), max_size=3),
+        st.lists(st.integers(0, 9), max_size=3).map(np.array),
+    ),
+    max_leaves=12,
+)
+
+
+def shape_of(thing: Any, seen: dict[int, int]) -> Any:
+    """Write down what a thing is, and which of its parts are one and the same."""
+    if id(thing) in seen:
+        return "as", seen[id(thing)]
+    if isinstance(thing, (list, dict, set, np.ndarray)):
+        seen[id(thing)] = len(seen)
+    if isinstance(thing, (list, tuple)):
+        return type(thing), [shape_of(one, seen) for one in thing]
+    if isinstance(thing, dict):
+        return dict, [(key, shape_of(one, seen)) for key, one in thing.items()]
+    return type(thing), thing.tolist() if isinstance(thing, np.ndarray) else thing
+
+
+def changeable(thing: Any) -> Any:
+    """Find the parts of a thing that can be changed, by identity."""
+    if isinstance(thing, (list, tuple, dict)):
+        inner = thing.values() if isinstance(thing, dict) else thing
+        found = {key: one for part in inner for key, one in changeable(part).items()}
+        return found if isinstance(thing, tuple) else {id(thing): thing, **found}
+    return {id(thing): thing} if isinstance(thing, (set, np.ndarray)) else {}
+
+
+@given(_THINGS, _THINGS)
+def test_a_copy_is_equal_and_has_nothing_in_common_that_can_be_changed(one: Any, other: Any) -> None:
+    thing = [one, other, one, (other, [one])]
+    memo: dict[int, Any] = {}
+    made = [own_copy(thing, memo), own_copy(one, memo)]
+    assert shape_of(made, {}) == shape_of([thing, one], {})
+    assert not changeable(made).keys() & changeable(thing).keys()
+
+
+def test_a_copy_of_a_thing_that_contains_itself() -> None:
+    thing: list[Any] = [{"a": [1]}]
+    thing.append((thing, thing[0]))
+    made = own_copy(thing, {})
+    assert made is not thing
+    assert made[1][0] is made
+    assert made[1][1] is made[0] is not thing[0]
+
+
+def test_long_lists_are_not_copied_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    things = [
+        [(number, str(number), 0.5) for number in range(1000)],
+        list(range(1000)),
+        {"a": list(range(1000)), "b": (1, (2,))},
+    ]
+    monkeypatch.setattr("copy.deepcopy", None)
+    for thing in things:
+        made = own_copy(thing, {})
+        assert made == thing
+        assert made is not thing
+    assert own_copy((1, "a"), {}) == (1, "a")

@@ -209,12 +209,10 @@ class CallArguments:
         return CallLayout(outputs, tuple(self.places), tuple(self.containers), paths, written, tuple(self.lent))
 
     def _is_lent(self, value: Any) -> bool:
-        """Whether others may use the very thing that a body reads: tasks' values, and all where memory is shared."""
-        if type(value) in _PLAIN:
+        """Whether others may use the very thing that a body reads: wherever memory is shared. In processes it is the body's own."""
+        if self.session._driver._isolated or type(value) in _PLAIN:
             return False
-        if isinstance(value, Future) or self.session.latest(value) is not value:
-            return True
-        if not self.session._driver._isolated and trackable(value):
+        if isinstance(value, Future) or self.session.latest(value) is not value or trackable(value):
             return True
         if isinstance(value, (list, tuple, set, frozenset)):
             return any(self._is_lent(one) for one in value)

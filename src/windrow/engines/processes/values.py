@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from itertools import chain
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -64,6 +65,7 @@ _FIXED = frozenset(
         type(None), bool, int, float, complex, str, bytes, range, type, FunctionType, BuiltinFunctionType, ModuleType,
     }
 )  # fmt: skip
+_FIXED_OR_TUPLE = _FIXED | {tuple}
 
 
 def own_copy(value: Any, memo: dict[int, Any]) -> Any:
@@ -84,9 +86,29 @@ def own_copy(value: Any, memo: dict[int, Any]) -> Any:
             made = value.copy(order="K")
         elif library == "awkward":  # setting a field of a copy leaves the other as it was
             made = copy.copy(value)
+        elif kind in (list, tuple) or (kind is dict and _FIXED.issuperset(map(type, value))):
+            made = _copy_items(value, memo)
         else:
             made = copy.deepcopy(value, memo)
     except Exception:  # noqa: BLE001 - a connection, a lock: there is no other one
         made = value
     memo[id(value)] = made
+    return made
+
+
+def _copy_items(value: Any, memo: dict[int, Any]) -> Any:
+    """Copy a container and what in it can be changed; a long one of numbers and texts, or of tuples of them, at once."""
+    kind = type(value)
+    items = list(value.values()) if kind is dict else value
+    inside = chain.from_iterable([one for one in items if type(one) is tuple])
+    if _FIXED_OR_TUPLE.issuperset(map(type, items)) and _FIXED.issuperset(map(type, inside)):
+        return value if kind is tuple else value.copy()
+    if kind is tuple:
+        made = tuple([own_copy(one, memo) for one in value])
+        return memo.get(id(value), made)  # in a cycle it has been copied meanwhile
+    made = memo[id(value)] = kind()  # before what is in it, which may lead back to it
+    if kind is list:
+        made.extend([own_copy(one, memo) for one in items])
+    else:
+        made.update([(key, own_copy(one, memo)) for key, one in value.items()])
     return made

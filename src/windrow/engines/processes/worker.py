@@ -296,10 +296,10 @@ class ProcessWorker:
         return tuple(values), mine
 
     def _is_stored(self, key: tuple[str, int]) -> bool:
-        """Whether an output is packed here; a large one of a known kind is now, as others will read it."""
+        """Whether an output is packed here and can be mapped; a large one of a known kind is now, as others will read it."""
         thing = self._outputs[key]
         if type(thing) is Arrival:
-            return True
+            return thing.file is not None and thing.bytes - thing.pickled >= MAPPED
         large = estimate_bytes(thing) >= MAPPED and is_plain(thing) and library_of(thing) not in UNCHANGED
         stored = store(thing) if large else None
         if stored is not None:

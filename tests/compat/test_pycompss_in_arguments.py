@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windrow.compat.pycompss.api.api import compss_wait_on
-from windrow.compat.pycompss.api.parameter import FILE_OUT, INOUT
-from windrow.compat.pycompss.api.task import task
+from windrow.compat.pycompss import FILE_OUT, INOUT, compss_stop, compss_wait_on, task
 
 
 @task(returns=1)
@@ -60,8 +58,6 @@ def test_what_is_read_is_each_bodys_own(
 ) -> None:
     monkeypatch.setenv("WINDROW_ENGINE", engine)
     monkeypatch.setenv("WINDROW_WORKERS", "2")
-    from windrow.compat.pycompss.api.api import compss_stop
-
     made = make(count)
     mine: Any = [[0], [5]] if not count else np.zeros(count)
     found = [spoil(made) for _ in range(4)]

@@ -256,8 +256,9 @@ class _Pickler(pickle.Pickler):
 
 def _take(arrays: SharedArrays, buffers: list[memoryview], numbers: list[Any], buffer: pickle.PickleBuffer) -> bool:
     raw = buffer.raw()
-    if arrays.travels_apart(raw):
-        numbers.append(arrays.locate(raw)[0])
+    found = arrays.locate(raw)
+    if found is not None:
+        numbers.append(found[0])
     elif raw.nbytes >= APART:
         buffers.append(raw)
     else:

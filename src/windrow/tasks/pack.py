@@ -74,16 +74,15 @@ class Packer:
     def _share(
         self, pickled: bytes, buffers: list[memoryview], common: Mapping[int, Parcel]
     ) -> tuple[bytes, list[memoryview], Mapping[int, Parcel]]:
-        if not any(map(self.arrays.travels_apart, buffers)):
+        places = [self.arrays.locate(raw) for raw in buffers]
+        if not any(places):
             return pickled, buffers, common
         parts: list[Any] = []
-        for raw in buffers:
-            if not self.arrays.travels_apart(raw):
-                parts.append(pickle.PickleBuffer(raw))
-                continue
-            key, parcel = self.arrays.locate(raw)
-            common = {**common, key if isinstance(key, int) else key[0]: parcel}
-            parts.append(key)
+        for raw, place in zip(buffers, places, strict=True):
+            parts.append(pickle.PickleBuffer(raw) if place is None else place[0])
+            if place is not None:
+                number = place[0] if isinstance(place[0], int) else place[0][0]
+                common = {**common, number: place[1]}
         pickled, buffers = dumps(WithArrays(pickled, parts), apart=APART)
         return pickled, buffers, common
 

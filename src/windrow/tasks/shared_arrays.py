@@ -76,27 +76,18 @@ class SharedArrays:
             weakref.finalize(body.obj, self._shared.remove, entry).atexit = False
         return cut_buffers(body.toreadonly(), 0, [one.nbytes for one in buffers])
 
-    def travels_apart(self, raw: memoryview) -> bool:
-        """Whether memory is not sent with every call: there is much of it, or it is shared."""
-        return raw.nbytes >= self.least or (bool(self._shared) and self._find_shared(raw) is not None)
-
-    def locate(self, raw: memoryview) -> tuple[int | tuple[int, int, int], Parcel]:
-        """Say where a call finds memory as it is now: the number of an array, or of what is shared and where in it; and that itself."""
-        shared = self._find_shared(raw) if self._shared else None
-        if shared is not None:
-            return shared
+    def locate(self, raw: memoryview) -> tuple[int | tuple[int, int, int], Parcel] | None:
+        """Say where a call finds memory as it is now: by the number of an array, or of what is shared and where in it; None: in itself."""
+        if self._shared:
+            address = _address(raw)
+            place = bisect(self._shared, (address, sys.maxsize)) - 1
+            begin, end, number, parcel = self._shared[place] if place >= 0 else (0, 0, 0, None)
+            if parcel is not None and address + raw.nbytes <= end:
+                return (number, address - begin, address - begin + raw.nbytes), parcel
+        if raw.nbytes < self.least:
+            return None
         found = self.find(raw)
         return found.number, found.parcel
-
-    def _find_shared(self, raw: memoryview) -> tuple[tuple[int, int, int], Parcel] | None:
-        address = _address(raw)
-        place = bisect(self._shared, (address, sys.maxsize)) - 1
-        if place < 0:
-            return None
-        begin, end, number, parcel = self._shared[place]
-        if address + raw.nbytes > end:
-            return None
-        return (number, address - begin, address - begin + raw.nbytes), parcel
 
     def bytes_left(self) -> int:
         """Count what waits in memory although nobody but calls has it."""
@@ -104,7 +95,7 @@ class SharedArrays:
 
     def take(self, array: Any) -> tuple[Any, ...]:
         large = array.nbytes >= self.least and array.flags.forc
-        content = self.locate(pickle.PickleBuffer(array).raw())[0] if large else array.tobytes("A")
+        content = self._number(array) if large else array.tobytes("A")
         return array.shape, array.strides, array.dtype, large, content
 
     def is_same(self, array: Any, taken: tuple[Any, ...]) -> bool:
@@ -112,10 +103,14 @@ class SharedArrays:
             return False
         *_, large, content = taken
         if large:
-            return bool(self.locate(pickle.PickleBuffer(array).raw())[0] == content)
+            return bool(self._number(array) == content)
         if not array.flags.forc:
             return bool(array.tobytes("A") == content)
         return not _libc.memcmp(array.__array_interface__["data"][0], content, array.nbytes)
+
+    def _number(self, array: Any) -> Any:
+        found = self.locate(pickle.PickleBuffer(array).raw())
+        return None if found is None else found[0]
 
     def find(self, raw: memoryview) -> SharedArray:
         address, size = _address(raw), raw.nbytes

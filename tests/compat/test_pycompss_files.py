@@ -328,3 +328,28 @@ class TestBinaries:
     def test_a_template_with_an_unknown_parameter(self) -> None:
         with pytest.raises(UsageError, match="names 'y'"):
             binary(binary="ls", args="{{y}}")(task()(lambda x: None))
+
+
+@task(path=FILE_IN, returns=str)
+def read_when_there(path: str, sign: str) -> str:
+    end = time.monotonic() + 60
+    while not Path(sign).exists():
+        assert time.monotonic() < end, "the writer has not begun"
+        time.sleep(0.002)
+    return Path(path).read_text()
+
+
+@task(path=FILE_OUT)
+def write_and_sign(path: str, sign: str) -> None:
+    Path(path).write_text("new")
+    Path(sign).touch()
+
+
+def test_a_writer_runs_beside_a_reader_of_the_former_file(tmp_path: Path) -> None:
+    path, sign = str(tmp_path / "x"), str(tmp_path / "sign")
+    Path(path).write_text("old")
+    found = read_when_there(path, sign)  # ends if the writer runs meanwhile
+    write_and_sign(path, sign)
+    assert compss_wait_on(found) == "old"
+    compss_wait_on_file(path)
+    assert Path(path).read_text() == "new"

@@ -164,20 +164,10 @@ class Graph:
                 node.reads = {name: self.outputs[name] for name in task.reads}
                 for output in node.reads.values():
                     output.consumers += 1
-            for number in task.after:
-                former = self.open.get(number)
-                if former is not None:
-                    node.unended = node.unended or {}
-                    node.unended[number] = former
-                    former.followers = former.followers or []
-                    former.followers.append(node)
-            for number in task.beside:
-                former = self.open.get(number)
-                if former is not None:
-                    node.beside = node.beside or {}
-                    node.beside[number] = former
-                    former.followers = former.followers or []
-                    former.followers.append(node)
+            if task.after:
+                node.unended = self._follow(node, task.after)
+            if task.beside:
+                node.beside = self._follow(node, task.beside)
             nodes.append(node)
         for node in nodes:
             if node.reads or node.unended:
@@ -188,6 +178,14 @@ class Graph:
                 self._dispatch.add(node)
         self._drain_agenda()
         return nodes
+
+    def _follow(self, node: Node, numbers: tuple[int, ...]) -> dict[int, Node]:
+        """Find those of some tasks that have not ended, and have their ends noted with a task that waits for them."""
+        found = {number: self.open[number] for number in numbers if number in self.open}
+        for former in found.values():
+            former.followers = former.followers or []
+            former.followers.append(node)
+        return found or NOTHING
 
     def add_fed(self, task: Task) -> Node:
         """Take in a task of a feeder that reads nothing, for a worker that has room: it is ready, and in no queue."""

@@ -96,15 +96,6 @@ def make_private(place: str, token: str, task: int) -> tuple[str, list[str]]:
     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
 
 
-def private_of(place: str, token: str, task: int) -> str:
-    """Find the private directory of a task's latest attempt; FileNotFoundError if somebody has removed it."""
-    top = session_directory(place, token)
-    for name in os.listdir(top):
-        if name.startswith(f"{task}-"):
-            return os.path.join(top, name)
-    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), top)
-
-
 def _missing(directory: str) -> list[str]:
     found: list[str] = []
     while True:

@@ -26,7 +26,7 @@ from windrow.tasks.call import map_nested
 from windrow.tasks.files.ownership import check_replaceable, mark_directory, mark_file, names_in, others_in
 from windrow.tasks.files.paths import as_given
 from windrow.tasks.files.reading import Read, check_promised, check_unchanged, find_paths, put_paths
-from windrow.tasks.files.scratch import make_private, private_of, remove_private
+from windrow.tasks.files.scratch import make_private, remove_private, session_directory
 from windrow.tasks.files.stamps import OURS, Stamp, files_in, stamp
 
 if TYPE_CHECKING:
@@ -353,14 +353,15 @@ def publish(token: str, number: int, task: str, writes: tuple[Write, ...]) -> No
     with _PUBLISHING:
         try:
             for place, declared in places.items():
-                private = private_of(place, token, number)
+                top = session_directory(place, token)
+                private = os.path.join(top, next(one for one in os.listdir(top) if one.startswith(f"{number}-")))
                 beside = sorted(set(os.listdir(private)) - set(declared))
                 for name, target in ({one: os.path.join(place, one) for one in beside} | declared).items():
                     merge(os.path.join(private, name), target, task)
                 remove_private(private, [])
-        except OSError as error:
+        except (OSError, StopIteration) as error:
             raise TaskFileError(
-                f"task {task!r} has made {', '.join(paths)}, but that cannot be put into place: {error}"
+                f"task {task!r} has made {', '.join(paths)}, but that cannot be put into place: {error!r}"
             ) from error
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import awkward as ak
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,13 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow as wr
+from windrow.cli import contents
 from windrow.cli.contents import Column, grouped
 from windrow.cli.main import main
 from windrow.data.base import ColumnInfo, FileInfo
 from windrow.data.columns import find_collections
-from windrow.errors import MissingTreeError
+from windrow.errors import CorruptFileError, MissingTreeError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -316,3 +320,23 @@ def test_every_column_is_shown_once(described: dict[str, tuple[Any, str | None]]
     for group in groups:
         assert all(member.name.startswith(f"{group.prefix}_") for member in group.members)
         assert group.lists == all(member.kind == "jagged" for member in group.members)
+
+
+def test_columns_of_other_types_are_asked_for_together() -> None:
+    """And by halves where one of them cannot be read: few requests for thousands of columns."""
+    asked: list[int] = []
+
+    def read(names: Sequence[str], start: int, stop: int) -> dict[str, Any]:
+        asked.append(len(names))
+        if "bad" in names:
+            raise CorruptFileError("no")
+        return {name: ak.Array([[[1.5]]])[start:stop] for name in names}
+
+    names = [f"c{number}" for number in range(127)]
+    found = contents._other_types(SimpleNamespace(read=read), names)  # type: ignore[arg-type]
+    assert asked == [127]
+    assert set(found.values()) == {"var * var * float64"}
+    asked.clear()
+    found = contents._other_types(SimpleNamespace(read=read), [*names, "bad"])  # type: ignore[arg-type]
+    assert len(asked) == 15
+    assert [name for name, kind in found.items() if kind == "unreadable"] == ["bad"]

@@ -127,27 +127,33 @@ def _trees(one: Input) -> tuple[dict[str, str], dict[str, int], str | None]:
 
 
 def _columns(reader: Reader) -> dict[str, Column]:
+    found = reader.info.columns
+    other = _other_types(reader, [name for name, column in found.items() if column.kind == "other"])
     return {
         name: Column(
             name=name,
-            type=_other_type(reader, name)
-            if column.kind == "other"
-            else f"{column.dtype}{'[]' if column.kind == 'jagged' else ''}",
+            type=other.get(name) or f"{column.dtype}{'[]' if column.kind == 'jagged' else ''}",
             kind=column.kind,
             counter=column.counter,
             stored_bytes=column.stored_bytes,
         )
-        for name, column in reader.info.columns.items()
+        for name, column in found.items()
     }
 
 
-def _other_type(reader: Reader, name: str) -> str:
+def _other_types(reader: Reader, names: Sequence[str]) -> dict[str, str]:
+    """Read no row of all columns at once, which takes no longer than of one; by halves where one of them is unreadable."""
     import awkward as ak
 
+    if not names:
+        return {}
     try:
-        return str(ak.type(reader.read([name], 0, 0)[name]).content)
+        return {name: str(ak.type(values).content) for name, values in reader.read(names, 0, 0).items()}
     except DataError:
-        return "unreadable"
+        if len(names) == 1:
+            return {names[0]: "unreadable"}
+        half = len(names) // 2
+        return _other_types(reader, names[:half]) | _other_types(reader, names[half:])
 
 
 # -- groups -----------------------------------------------------------------------------------------

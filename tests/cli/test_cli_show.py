@@ -333,10 +333,10 @@ def test_columns_of_other_types_are_asked_for_together() -> None:
         return {name: ak.Array([[[1.5]]])[start:stop] for name in names}
 
     names = [f"c{number}" for number in range(127)]
-    found = contents._other_types(SimpleNamespace(read=read), names)  # type: ignore[arg-type]
+    found = contents._other_types(SimpleNamespace(read=read), names)
     assert asked == [127]
     assert set(found.values()) == {"var * var * float64"}
     asked.clear()
-    found = contents._other_types(SimpleNamespace(read=read), [*names, "bad"])  # type: ignore[arg-type]
+    found = contents._other_types(SimpleNamespace(read=read), [*names, "bad"])
     assert len(asked) == 15
     assert [name for name, kind in found.items() if kind == "unreadable"] == ["bad"]

@@ -83,6 +83,7 @@ def merge(*results: Result) -> Result:
         reads=[read for result in results for read in result.reads],
         bytes_read=sum(result.bytes_read for result in results),
         seconds=sum(result.seconds for result in results),
+        account={name: sum(r.account.get(name, 0.0) for r in results) for result in results for name in result.account},
         engine=" and ".join(_distinct((result.engine,) for result in results)),
         workers=max(result.workers for result in results),
         interrupted=any(result.interrupted for result in results),

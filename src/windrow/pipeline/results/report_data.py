@@ -89,6 +89,7 @@ def report_data(result: Result) -> dict[str, Any]:
         "verdict": f"{ledger.summary()}.",
         "rows": {name: getattr(ledger, name) for name in ("total", "done", "failed", "missing")},
         "seconds": result.seconds,
+        "account": result.account,
         "bytes_read": result.bytes_read,
         "engine": result.engine,
         "workers": result.workers,

@@ -86,6 +86,7 @@ class Result(Mapping[str, Any]):
     rundir: str | None = None
     #: dataset -> how its order was decided: checkpoints, steps, what looking cost and what was saved
     ordering: dict[str, Any] = field(default_factory=dict, repr=False)
+    account: dict[str, float] = field(default_factory=dict, repr=False)  #: seconds of all workers by what they went to
     kept: Any = field(default=None, repr=False)  #: which rows each region has; None where not kept
     saved: tuple[dict[str, Any], ...] = ()  #: files written by ``analysis.save``
     #: output -> how to add two of its values, where the user said so
@@ -274,6 +275,9 @@ class Result(Mapping[str, Any]):
             f"{format_count(self.ledger.done)} rows in {format_seconds(self.seconds)} "
             f"({format_count(self.rows_per_second)} rows/s), {format_bytes(self.bytes_read)} read"
         )
+        whole = sum(self.account.values())
+        shares = [f"{name} {s / whole:.0%}" for name, s in self.account.items() if s >= 0.01 * whole]
+        lines += ["time: " + ", ".join(shares)] if shares else []
         lines += [f"- {decision}" for decision in self.decisions]
         lines += order_lines(self.ordering, self.order)
         lines += [f"guard: {step!r} runs after {cut!r}, learned" for step, cut in self.guards]

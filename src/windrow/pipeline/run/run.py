@@ -35,6 +35,7 @@ from windrow.pipeline.run.background import outcome_so_far
 from windrow.pipeline.run.batch import BatchSupply
 from windrow.pipeline.run.engine_choice import limits
 from windrow.pipeline.run.stream import StreamSupply
+from windrow.pipeline.run.time_account import TimeAccount
 from windrow.pipeline.skims.publish import publish, saving
 from windrow.random import ahead
 from windrow.run.loop import run as run_loop
@@ -155,7 +156,9 @@ class _Run:
         """Run; return the result, and what kept it from being saved where it should be."""
         supply, workload = self.supply, self.workload
         log = EventLog.remembered() if self.options.rundir is None else None
-        outcome = self._loop(log)
+        before_s = perf_counter() - self.began
+        account = TimeAccount()
+        outcome = self._loop(log, account)
         self.decisions += [*self.choice.said(), *self.rows.notes, *_about_remote(supply.source, workload.facts)]
         self._remember(outcome)
         if outcome.failure is not None:
@@ -168,6 +171,7 @@ class _Run:
         failure = publish(supply.definition, supply.source, workload, outcome, result, self.options.workers)
         failure = failure or supply.failure(result)
         result.seconds = perf_counter() - self.began
+        result.account = account.settle(result, outcome, before_s)
         limit: tuple[str, ...] = ()
         if self.options.max_rows is not None:
             limit = (f"max_rows: only the first {self.options.max_rows:,} rows of each dataset were asked for",)
@@ -175,7 +179,7 @@ class _Run:
         result.log = None if log is None else log.text
         return result, failure
 
-    def _loop(self, log: EventLog | None) -> RunOutcome:
+    def _loop(self, log: EventLog | None, account: TimeAccount) -> RunOutcome:
         supply, choice, rows = self.supply, self.choice, self.rows
         engine = choice.engine(rows)
         scheduler = self._make_scheduler(engine)
@@ -187,7 +191,7 @@ class _Run:
         options = self.options
         with watching(supply, progress=options.progress, name=self.pipeline.name, rundir=options.rundir) as observers:
             grace = StopGrace(scheduler, self.workload)
-            watchers: list[Observer] = [*observers, grace]
+            watchers: list[Observer] = [*observers, grace, account]
             watchers += [watcher for watcher in (log, supply.writer) if watcher is not None]
             if choice.kind != "processes":
                 busy = 1 if choice.kind == "inline" else choice.workers

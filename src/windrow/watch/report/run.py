@@ -89,6 +89,13 @@ def _summary(data: Mapping[str, Any], log: Log | None) -> str:
         waiting = f"{100 * crew['lock']:.0f} % lock or reads, {100 * crew['waiting']:.0f} % no processor"
         numbers.append((f"{100 * crew['cpu']:.0f} %", "computing", waiting))
     parts = [verdict(data["state"], data["headline"], data["verdict"]), tiles(numbers)]
+    if data["account"]:
+        whole = sum(data["account"].values()) or 1.0
+        columns = (
+            ("", 0, "text"), ("seconds of all workers", 1, "seconds bar"), ("share", lambda one: 100 * one[1] / whole, "%"),
+        )  # fmt: skip
+        lines = [*((name, seconds) for name, seconds in data["account"].items() if seconds), ("together", whole)]
+        parts.append(details("Where the time went", table(lines, columns, name="account"), opened=True))
     if data["problems_total"]:
         parts.append('<p class="hint"><a href="#ledger">What is missing, and why</a></p>')
     return "\n".join(parts)

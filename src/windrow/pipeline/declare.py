@@ -42,6 +42,7 @@ class Writing:
         self.costs: dict[str, StepCost] = {}  #: what tasks cost in the last run, by dataset
         self.waited = ""  #: why threads are of no use here, as an earlier run found out
         self.step_costs: dict[str, StepCost] = {}  #: what steps cost in the last run
+        self.row_s: dict[str, float] = {}  #: what a row of a step takes, as far as it was tried on a few
         #: what the last run found out for its order, by dataset
         self.learned: dict[str, tuple[str, ...]] = {}
         self._steps: dict[str, StepDefinition] = {}
@@ -222,6 +223,7 @@ class Writing:
         self.learned.clear()
         self.waited = ""
         self.step_costs.pop(name, None)
+        self.row_s.pop(name, None)
         self.guards = {guard for guard in self.guards if name not in guard}
         self._unchecked -= {name, f"output {name}"}
 

@@ -118,7 +118,7 @@ class _Run:
         self.decisions = [*decisions, *orders.decisions, *supply.plan.decisions]
         self.choice = supply.choose_engine(pipeline.waited, self.steps)
         self.workload = supply.make_workload()
-        self.choice.row_s = self.workload.row_s
+        self.choice.row_s = self.workload.row_s = pipeline.row_s
         self.order = OrderController(
             supply.definition,
             orders.policy,

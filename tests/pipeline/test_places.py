@@ -10,16 +10,21 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import awkward as ak
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import windrow as wr
 from small_analysis import IDENTITY, analysis, columns
+from windrow.engines.supervisor import client, kept
 from windrow.errors import EngineError, StepError, UsageError
+from windrow.pipeline.run import engine_choice
 from windrow.place import lock_watch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 ROWS = 3000
@@ -342,3 +347,82 @@ def test_results_that_cannot_be_sent_are_made_in_threads_after_all(tmp_path: Pat
     assert result["unsendable"].rows == 400_000
     assert result.engine == "threads"
     assert any("threads after all, because" in line for line in result.decisions)
+
+
+# -- processes at once ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A supervisor that is kept and has imported all, and data that is large enough for it."""
+    monkeypatch.setattr(kept, "KEEPING", True)
+    monkeypatch.setattr(client, "_surroundings", tuple)  # pytest notes in the environment what it is at
+    monkeypatch.setattr(engine_choice, "TINY_BYTES", 0)
+    monkeypatch.setattr(engine_choice, "CROWDED_BYTES", 1)
+    kept.warm(())
+    until = time.monotonic() + 60
+    while not kept.is_warm():
+        assert time.monotonic() < until
+    yield
+    kept.stop_kept()
+
+
+def counting_lists(extra: Any = None) -> wr.Pipeline:
+    made = wr.Pipeline("lists")
+
+    @made.column
+    def long(x: Any) -> Any:
+        return ak.num(ak.unflatten(np.ones(3 * len(x)), 3))
+
+    @made.output(region=None)
+    def sums(x: Any, long: Any) -> Any:
+        return {"x": float(np.sum(x)), "long": int(np.sum(long)), **({} if extra is None else {"extra": extra()})}
+
+    return made
+
+
+def engine_said(result: wr.Result) -> str:
+    return next(one for one in result.decisions if one.startswith("engine"))
+
+
+def table(path: Path) -> str:
+    pq.write_table(pa.table({"x": np.random.default_rng(3).random(5_000)}), path)
+    return str(path)
+
+
+@pytest.mark.usefixtures("warm")
+def test_awkward_steps_begin_with_processes_where_those_start_at_once(tmp_path: Path) -> None:
+    result = counting_lists().run(table(tmp_path / "t.parquet"), workers=2, progress=False)
+    assert engine_said(result).startswith("engine: processes, because 1 steps use awkward")
+    expected = counting_lists().run(table(tmp_path / "t.parquet"), engine="inline", workers=1, progress=False)
+    assert result["sums"] == expected["sums"]
+
+
+@pytest.mark.usefixtures("warm")
+def test_what_little_work_is_known_of_stays_in_threads(tmp_path: Path) -> None:
+    made = counting_lists()
+    made.run(table(tmp_path / "t.parquet"), workers=2, progress=False, engine="inline")
+    result = made.run(table(tmp_path / "t.parquet"), workers=2, progress=False)
+    assert engine_said(result).startswith("engine: threads")
+
+
+@pytest.mark.usefixtures("warm")
+def test_compiled_steps_and_arrays_stay_in_threads(tmp_path: Path) -> None:
+    made = counting_lists()
+
+    @made.cut(each=True)
+    def some(x: float) -> bool:
+        return x > 0.5
+
+    made.region("some", "some")
+    assert engine_said(made.run(table(tmp_path / "t.parquet"), workers=2, progress=False)).startswith("engine: threads")
+    arrays = {"x": np.ones(50_000)}
+    assert engine_said(counting_lists().run(arrays, workers=2, progress=False)).startswith("engine: threads")
+
+
+@pytest.mark.usefixtures("warm")
+def test_steps_that_cannot_be_sent_run_in_threads_after_all(tmp_path: Path) -> None:
+    lock = threading.Lock()
+    result = counting_lists(lambda: int(lock.locked())).run(table(tmp_path / "t.parquet"), workers=2, progress=False)
+    assert result["sums"]["extra"] == 0
+    assert any("threads after all" in one for one in result.decisions)

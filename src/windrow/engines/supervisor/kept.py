@@ -51,6 +51,8 @@ def give_back(supervisor: Supervisor) -> None:
 
 def warm(preload: Sequence[str]) -> None:
     """Have a server import in the background what workers will need."""
+    if not KEEPING:
+        return
     supervisor = borrow(preload)
     with suppress(EngineError):  # whoever really needs it is told
         supervisor.start()

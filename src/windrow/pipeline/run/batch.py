@@ -65,8 +65,11 @@ class BatchSupply:
                 orders=asked_orders(plans, self.options),
             )
 
-    def choose_engine(self, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]) -> EngineChoice:
-        return choose_engine(self.source, self.options, len(self.plan.specs), waited, steps)
+    def choose_engine(
+        self, waited: str, steps: Callable[[], Mapping[str, Fingerprint]], past_s: float | None
+    ) -> EngineChoice:
+        compiled = any(step.each for step in self.definition.steps.values())
+        return choose_engine(self.source, self.options, len(self.plan.specs), waited, steps, past_s, compiled=compiled)
 
     def make_workload(self) -> PipelineWorkload:
         plan, options = self.plan, self.options

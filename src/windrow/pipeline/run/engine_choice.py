@@ -15,6 +15,7 @@ from windrow.data.paths import is_remote
 from windrow.engines.inline import InlineEngine
 from windrow.engines.machine_limits import granted_memory
 from windrow.engines.read_ahead import ReadAhead
+from windrow.engines.supervisor import kept
 from windrow.engines.switching import SwitchingEngine
 from windrow.engines.threads import ThreadsEngine
 from windrow.errors import WindrowError
@@ -43,8 +44,15 @@ TINY_ROWS = 20_000
 #: Files of more may be opened to count their rows: a file of NanoAOD has a thousand columns, and 20,000 bytes for each row.
 SMALL_BYTES = 30_000_000
 
-#: Seconds of work on one worker for which processes are started: that takes about half of one. Of a chunk until they are there.
-LONG_S, WHILE_ALONE_S = 1.5, 0.1
+#: Seconds of work on one worker for which processes are started: that takes about half of one, and nearly nothing where the process
+#: that makes them is warm. Of a chunk until they are there.
+LONG_S, LONG_WARM_S, WHILE_ALONE_S = 1.5, 0.5, 0.1
+
+#: Bytes of files, once for each step that uses awkward, from which threads are in each other's way for longer than processes take to
+#: open files and to send results home, some 0.1 s: 0.5 s of work on one core. And the same in seconds, where it is known.
+CROWDED_BYTES, CROWDED_S = 1_000_000_000, 0.8
+#: Seconds to go for which threads hand over to processes that can start at once.
+HAND_OVER_S = 0.3
 
 #: Share of the memory that may hold what was read ahead.
 AHEAD_SHARE = 1 / 16
@@ -77,6 +85,7 @@ class EngineChoice:
     waited: str = ""  #: what an earlier run found out about threads
     split: tuple[int, int] | None = None  #: threads that set up and that process, where fixed
     remote: bool = False  #: whether there are remote files
+    crowded: str = ""  #: why processes would be better than threads, as far as that is known beforehand
     reads_with: tuple[str, ...] = ()  #: modules that workers need for the files
     row_s: Mapping[str, float] = field(default_factory=dict)  #: of steps that were tried, without what every call takes
     _switching: SwitchingEngine | None = None
@@ -97,9 +106,13 @@ class EngineChoice:
         if not self.may_switch:
             return threads
         watch = LockWatch(self.workers)
+        if self.crowded:
+            kept.warm(self._preload())
 
         def reason(used: Measurement, now: float) -> str:
             watch.add(used, now)
+            if self.crowded and kept.is_warm() and (_left_s(rows) or 0.0) > HAND_OVER_S:
+                return self.crowded
             return watch.change(now, lambda: _left_s(rows), lambda: _from_disk() - before > LITTLE)
 
         self._switching = SwitchingEngine(threads, self._processes, reason)
@@ -108,7 +121,7 @@ class EngineChoice:
     def _long(self, rows: RowFeeder) -> str:
         """Say why one worker is not enough for data that is small: its rows take long."""
         left_s = _left_s(rows, sum(self.row_s.values()) or math.inf)
-        if left_s is None or left_s < LONG_S or self.changes_globals():
+        if left_s is None or left_s < min(LONG_S, LONG_WARM_S if kept.is_warm() else LONG_S) or self.changes_globals():
             return ""
         return f"rows take long, and some {left_s:.0f} s were still to go on one worker"
 
@@ -135,9 +148,18 @@ class EngineChoice:
 
     def _processes(self, number: int) -> Engine:
         from windrow.engines.processes.engine import ProcessesEngine
+
+        return ProcessesEngine(self.after or self.workers, number=number, preload=self._preload())
+
+    def _preload(self) -> list[str]:
         from windrow.engines.processes.startup import preload
 
-        return ProcessesEngine(self.after or self.workers, number=number, preload=[*preload(), *self.reads_with])
+        return [*preload(), *self.reads_with]
+
+    @property
+    def guessed(self) -> bool:
+        """Whether processes were taken at once although threads would do."""
+        return self.kind == "processes" and bool(self.crowded)
 
     @property
     def switched(self) -> bool:
@@ -159,7 +181,8 @@ class EngineChoice:
         switching = self._switching
         if self.switched and switching is not None:
             said.append(f"engine: {self.kind}, then processes, because {switching.why}")
-            self.kind, self.waited = "processes", switching.why
+            self.kind = "processes"
+            self.waited = self.waited if switching.why == self.crowded else switching.why
             self.workers = self.after or self.workers
         elif self.why:
             said.append(f"engine: {self.kind}, because {self.why}")
@@ -192,13 +215,26 @@ class _Deeper:
 
 
 def choose_engine(
-    source: Source, options: Options, to_do: int, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]
+    source: Source,
+    options: Options,
+    to_do: int,
+    waited: str,
+    steps: Callable[[], Mapping[str, Fingerprint]],
+    past_s: float | None = None,
+    *,
+    compiled: bool = False,
 ) -> EngineChoice:
-    """Decide where chunks run; ``waited`` is why threads are of no use, where an earlier run found that out."""
+    """Decide where chunks run; ``waited`` is why threads are of no use, where an earlier run found that out.
+
+    ``past_s`` are seconds of work of the last run, if there was one; ``compiled`` whether some steps are.
+    """
     remote = any(i.format != "arrays" and is_remote(str(i.location)) for i in source.inputs)
-    kind, why = options.engine, ""
+    kind, why, crowded = options.engine, "", ""
     if kind == "auto":
         kind, why = _choose_kind(source, options, to_do, waited, steps)
+        crowded = _crowded(source, steps(), past_s) if kind == "threads" and not compiled else ""
+        if crowded and kept.is_warm():
+            kind, why = "processes", crowded
     alone = bool(why) and kind == "inline"
     return EngineChoice(
         kind,
@@ -212,6 +248,7 @@ def choose_engine(
         waited=waited,
         split=options.split,
         remote=remote,
+        crowded=crowded,
         reads_with=tuple(sorted({name for item in source.inputs for name in READERS.get(item.format, ())})),
     )
 
@@ -235,6 +272,21 @@ def _choose_kind(
         if found.stores_globals:
             return "processes", f"{name!r} changes {found.stores_globals[0]}, which threads would share"
     return "threads", f"{options.workers} workers share the files of one process"
+
+
+def _crowded(source: Source, steps: Mapping[str, Fingerprint], past_s: float | None) -> str:
+    """Say why threads would be in each other's way; empty if they would not, or processes would lose more.
+
+    Awkward holds the interpreter's lock between its kernels, and all threads share one memory to clear pages in. Compiled functions let
+    go of the lock, and would be compiled again in every process; arrays would have to be sent there.
+    """
+    awkward = sum("library awkward" in found.parts for found in steps.values())
+    size = _local_bytes(source)
+    if not awkward or size is None:
+        return ""
+    if past_s < CROWDED_S if past_s is not None else awkward * size < CROWDED_BYTES:
+        return ""
+    return f"{awkward} steps use awkward, which holds the interpreter's lock"
 
 
 def limits(options: Options) -> Needs:
@@ -274,17 +326,23 @@ def _left_s(rows: RowFeeder, most_row_s: float = math.inf) -> float | None:
 
 
 def _is_tiny(source: Source) -> bool:
+    if all(item.format == "arrays" for item in source.inputs):
+        return all(item.rows is not None and item.rows <= TINY_ROWS for item in source.inputs)
+    size = _local_bytes(source)
+    return size is not None and (size <= TINY_BYTES or (size <= SMALL_BYTES and _rows(source) <= TINY_ROWS))
+
+
+def _local_bytes(source: Source) -> int | None:
+    """Bytes of the files; None where some are remote, gone, or no files at all."""
     total = 0
     for item in source.inputs:
         if item.format == "arrays":
-            if item.rows is None or item.rows > TINY_ROWS:
-                return False
-            continue
+            return None
         try:
             total += Path(item.location).stat().st_size
         except (OSError, TypeError, ValueError):
-            return False  # remote, or gone: nothing is known
-    return total <= TINY_BYTES or (total <= SMALL_BYTES and _rows(source) <= TINY_ROWS)
+            return None
+    return total
 
 
 def _rows(source: Source) -> float:

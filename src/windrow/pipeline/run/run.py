@@ -116,7 +116,8 @@ class _Run:
         self.plans = orders.plans
         supply.begin(self.plans, self.steps)
         self.decisions = [*decisions, *orders.decisions, *supply.plan.decisions]
-        self.choice = supply.choose_engine(pipeline.waited, self.steps)
+        past = [cost.wall for cost in pipeline.costs.values()]
+        self.choice = supply.choose_engine(pipeline.waited, self.steps, sum(past) if past else None)
         self.workload = supply.make_workload()
         self.choice.row_s = self.workload.row_s = pipeline.row_s
         self.order = OrderController(
@@ -158,12 +159,17 @@ class _Run:
         log = EventLog.remembered() if self.options.rundir is None else None
         before_s = perf_counter() - self.began
         account = TimeAccount()
-        outcome = self._loop(log, account)
+        try:
+            outcome = self._loop(log, account)
+        except EngineError as refused:
+            if not self.choice.guessed:
+                raise
+            return self._again(str(refused))
         self.decisions += [*self.choice.said(), *self.rows.notes, *_about_remote(supply.source, workload.facts)]
         self._remember(outcome)
         if outcome.failure is not None:
-            if self.choice.switched and isinstance(outcome.failure.exception, EngineError):
-                return self._again(outcome.failure)
+            if (self.choice.switched or self.choice.guessed) and isinstance(outcome.failure.exception, EngineError):
+                return self._again(outcome.failure.message)
             error = error_of(outcome.failure, self.options)
             supply.tell(error, lambda: self._result(outcome, workload.facts))
             raise error
@@ -226,9 +232,9 @@ class _Run:
         pipeline.learned.update(self.order.found_orders(outcome.evidence, plans))
         pipeline.waited = self.choice.waited
 
-    def _again(self, failure: Failure) -> tuple[Result, BaseException | None]:
-        """Results that cannot leave a process: once more, in threads, which need not send them."""
-        said = f"engine: threads after all, because {failure.message}"
+    def _again(self, why: str) -> tuple[Result, BaseException | None]:
+        """Steps or results that cannot go to another process: once more, in threads, which need not send them."""
+        said = f"engine: threads after all, because {why}"
         self.supply.options = replace(self.options, engine="threads")
         return _Run(self.pipeline, self.supply, self.supply.options, self.inbox, (said,)).run()
 

@@ -82,7 +82,12 @@ class StreamSupply:
     def begin(self, plans: object, steps: object) -> None:
         """Find out what is to do: nothing yet."""
 
-    def choose_engine(self, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]) -> EngineChoice:  # noqa: ARG002
+    def choose_engine(
+        self,
+        waited: str,  # noqa: ARG002 - a stream has no processes
+        steps: Callable[[], Mapping[str, Fingerprint]],
+        past_s: float | None,  # noqa: ARG002
+    ) -> EngineChoice:
         workers = self.options.workers
         if self.options.engine != "auto":
             return EngineChoice(self.options.engine, workers, split=(0, workers))  # nothing is to be read ahead

@@ -358,6 +358,7 @@ def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(kept, "KEEPING", True)
     monkeypatch.setattr(client, "_surroundings", tuple)  # pytest notes in the environment what it is at
     monkeypatch.setattr(engine_choice, "TINY_BYTES", 0)
+    monkeypatch.setattr(engine_choice, "SMALL_BYTES", 0)
     monkeypatch.setattr(engine_choice, "CROWDED_BYTES", 1)
     kept.warm(())
     until = time.monotonic() + 60
@@ -426,3 +427,36 @@ def test_steps_that_cannot_be_sent_run_in_threads_after_all(tmp_path: Path) -> N
     result = counting_lists(lambda: int(lock.locked())).run(table(tmp_path / "t.parquet"), workers=2, progress=False)
     assert result["sums"]["extra"] == 0
     assert any("threads after all" in one for one in result.decisions)
+
+
+def test_a_worker_that_begins_later_does_not_check_what_others_have_checked(tmp_path: Path) -> None:
+    log, died = tmp_path / "calls", tmp_path / "died"
+    made = wr.Pipeline("checked")
+
+    @made.column
+    def counted(x: Any) -> Any:
+        with log.open("a") as file:
+            file.write(f"{os.getpid()} {len(x)}\n")
+        return x * 2
+
+    @made.column
+    def deadly(x: Any) -> Any:
+        if (x >= 3_000).any() and not died.exists():
+            died.touch()
+            os._exit(1)
+        return x
+
+    @made.output(region=None)
+    def total(counted: Any, deadly: Any) -> float:
+        return float(np.sum(counted) + np.sum(deadly))
+
+    source = wr.data.open({"x": np.arange(4_000.0)}, grid=1_000)
+    result = made.run(source, engine="processes", workers=1, chunk=1_000, progress=False)
+    assert result["total"] == 3 * sum(range(4_000))
+    calls = [line.split() for line in log.read_text().splitlines()]
+    first, second = dict.fromkeys(pid for pid, _ in calls)
+    halves = {
+        pid: [int(rows) for own, rows in calls if own == pid and 64 < int(rows) < 1_000] for pid in (first, second)
+    }
+    assert len(halves[first]) == 2  # two halves of a sample
+    assert halves[second] == []

@@ -82,7 +82,7 @@ class ProcessesEngine:
     # -- beginning
 
     def start(self, workload: Workload) -> None:
-        """Make the workers; the workload is pickled once for all of them."""
+        """Make the workers; the workload is pickled once for those that begin together."""
         try:
             self._supervisor = kept.borrow(preload() if self._preload is None else self._preload)
             self._supervisor.start()  # it imports while we pickle
@@ -90,7 +90,9 @@ class ProcessesEngine:
             self._selector = selectors.DefaultSelector()
             self._selector.register(self._bell, selectors.EVENT_READ)
             self._workload = workload
-            self._packed_workload = pack_workload(workload)
+            self._packed_workload = pack_workload(
+                workload
+            )  # what cannot be sent is refused before anybody is asked for
             for worker in range(self._number, self._number + self._count):
                 self._connect(Life(worker, 0))
             self._selector.register(self._supervisor, selectors.EVENT_READ)
@@ -108,6 +110,8 @@ class ProcessesEngine:
         self._connections[life.worker] = connection
         self._selector.register(process.socket, selectors.EVENT_READ, connection)
         self._send(connection, pack((life, self._metering), messages.SETUP))
+        if self._packed_workload is None:
+            self._packed_workload = pack_workload(self._workload)
         self._send(connection, self._packed_workload)
 
     def _start_worker(self, command: StartWorker) -> None:
@@ -336,6 +340,7 @@ class ProcessesEngine:
             for message in arrival.open():
                 if isinstance(message, News):
                     self._workload.hear(message.news)
+                    self._packed_workload = None  # the next worker is to know it from its beginning
                 elif isinstance(message, happened.FetchFailed):
                     connection.fetching.popleft()
                     self._events.append(message)

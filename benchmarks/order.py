@@ -1,8 +1,9 @@
 """Orders of steps: what each policy's order costs, counted, against the best and the worst there are.
 
-    python benchmarks/order.py [--quick] [--counted] [--json FILE]
+    python benchmarks/order.py [--quick] [--counted] [--whole] [--json FILE]
 
-With ``--counted`` no whole runs are timed, which takes most of the time and decides no claim.
+With ``--counted`` no whole runs are timed, which takes most of the time; with ``--whole`` nothing else is done. What a whole
+run takes, from the first row to the last, over the same run in the best order is claimed too: see ``order_whole.py``.
 
 Counted cost is evaluations times what one costs: each step's rows and calls, and the columns that are read, with unit
 costs that are measured once per case and are the same for every policy. Evaluations follow from the verdicts of all
@@ -11,8 +12,8 @@ policies are given the verdicts of all rows and the measured costs, and their or
 is a real run that starts knowing nothing, and is counted chunk by chunk with the order it had there. What it takes to look
 at rows and to decide is counted for it; only the claim about the order that it came to leaves both out, and the same with
 both stands beside it. How much of the processor time a run really spent on looking is a claim of its own. The oracle and
-the worst legal order come from a dynamic programme over sets of cuts of its own. Times of whole runs are told too, of less
-data; nothing is claimed about them, because they hold all else a run does.
+the worst legal order come from a dynamic programme over sets of cuts of its own. Times of runs of the counted cases are told
+too, of less data; nothing is claimed about them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import harness
 import numpy as np
 import order_cases
+import order_whole
 from order_counting import WORKERS, Counter, all_windows, extreme_order, situation_of, truth_of, unit_costs
 
 from windrow.core.accounts import MOSTLY_WAITS
@@ -401,11 +403,20 @@ def in_best_order(scores: list[Score], *, quick: bool) -> Iterator[Case]:
 
 
 def main() -> None:
-    counted = "--counted" in sys.argv
-    sys.argv = [argument for argument in sys.argv if argument != "--counted"]
+    counted, whole = ("--counted" in sys.argv, "--whole" in sys.argv)
+    sys.argv = [argument for argument in sys.argv if argument not in ("--counted", "--whole")]
     options = harness.options("Orders of steps, by what they cost.")
     report = harness.Report("Order", harness.machine())
     quick = options.quick
+    if not whole:
+        count(report, counted=counted, quick=quick)
+    if not counted:
+        order_whole.claim_whole_runs(report, quick=quick)
+    report.finish(options.json)
+
+
+def count(report: harness.Report, *, counted: bool, quick: bool) -> None:
+    """Everything but whole runs."""
     scores, rows = [], []
     for case, to_be_timed in cases(quick=quick):
         score = scored(case, 3)
@@ -425,7 +436,6 @@ def main() -> None:
     if not counted:
         show_times(report, rows)
     claims(report, scores, stream, swapped)
-    report.finish(options.json)
 
 
 def show_all(report: harness.Report, scores: list[Score]) -> None:

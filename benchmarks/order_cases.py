@@ -128,6 +128,7 @@ class RandomPipeline:
     rho: float
     lanes: int
     chain: float
+    heavier: float = 1.0  #: what all steps cost, as a factor of what was drawn
     steps: list[StepPlan] = field(default_factory=list)
     regions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     #: file columns: how much of the latent number is in them
@@ -204,10 +205,11 @@ class RandomPipeline:
         for step in [by_name[name] for name in order or by_name]:
             names = [f"column{number}" for number in range(len(step.reads))]
             options = {"name": step.name, "reads": dict(zip(names, step.reads, strict=True))}
+            rounds = max(round(step.rounds * self.heavier), 1)
             if step.kind == "cut":
-                pipeline.cut(_cut(step, len(names)), **options)
+                pipeline.cut(_cut(step, len(names), rounds), **options)
             else:
-                pipeline.column(_column(step), **options)
+                pipeline.column(_column(rounds), **options)
         for region, cuts in self.regions.items():
             pipeline.region(region, *cuts)
         first = next(iter(self.columns))
@@ -239,17 +241,15 @@ def _quantile(share: float) -> float:
     return low
 
 
-def _column(step: StepPlan) -> Callable[..., Any]:
-    rounds = step.rounds
-
+def _column(rounds: int) -> Callable[..., Any]:
     def column(column0: Numbers) -> Numbers:
         return column0 + TRACE * busy(column0, rounds)
 
     return column
 
 
-def _cut(step: StepPlan, columns: int) -> Callable[..., Any]:
-    rounds, threshold = step.rounds, step.threshold
+def _cut(step: StepPlan, columns: int, rounds: int) -> Callable[..., Any]:
+    threshold = step.threshold
 
     # The names of the arguments are what a step reads, so there is a function for each number of them.
     def one(column0: Numbers) -> Any:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 PRODUCTION_STAY_OUT_S = controller.STAY_OUT_S
 controller.STAY_OUT_S = 1e9
 # Nor whether rows are found to take long, and units are cut into parts, or one worker becomes several.
-PRODUCTION_PART_S, PRODUCTION_LONG_S = rows.PART_S, engine_choice.LONG_S
-rows.PART_S = engine_choice.LONG_S = 1e9
+PRODUCTION_PART_S, PRODUCTION_SHORT_S, PRODUCTION_LONG_S = rows.PART_S, rows.SHORT_S, engine_choice.LONG_S
+rows.PART_S = rows.SHORT_S = engine_choice.LONG_S = 1e9
 
 # And who stops an engine finds nothing left of it; tests of what is kept say so.
 kept.KEEPING = False
@@ -97,6 +97,7 @@ def as_in_production(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for an order, and cut units, where a run of a user would."""
     monkeypatch.setattr(controller, "STAY_OUT_S", PRODUCTION_STAY_OUT_S)
     monkeypatch.setattr(rows, "PART_S", PRODUCTION_PART_S)
+    monkeypatch.setattr(rows, "SHORT_S", PRODUCTION_SHORT_S)
     monkeypatch.setattr(engine_choice, "LONG_S", PRODUCTION_LONG_S)
 
 

@@ -49,7 +49,8 @@ def test_it_takes_the_cheapest_order_and_says_so() -> None:
     assert decision.cost == pytest.approx(7.0225e-9)
     assert decision.current_cost == decision.written_cost == pytest.approx(7.3225e-9)
     assert decision.exact
-    assert decision.why == "changed: saves 4.1 % of the seconds"
+    assert decision.why.startswith("changed: saves 4.1 % of the seconds, +- ")
+    assert decision.sure
     assert decision.steps == (
         "1st: drops 50 % of the rows for 2 ns each",
         "2nd: drops 10 % of the rows left for 1 ns each",
@@ -62,7 +63,7 @@ def test_a_small_gain_changes_nothing() -> None:
     window = independent_window(["c0", "c1"], [0.52, 0.5], 10_000)
     decision = adaptive(two_cuts([window]))
     assert decision.order == ("c0", "c1")
-    assert decision.why == "kept: the cheapest would save 1.3 % of the seconds"
+    assert decision.why == "kept: the cheapest other order would save 1.3 % of the seconds"
     assert adaptive(two_cuts([window]), materially=0.001).order == ("c1", "c0")
 
 
@@ -73,16 +74,21 @@ def test_a_gain_that_may_be_chance_changes_nothing() -> None:
     decision = adaptive(two_cuts(unsure))
     assert decision.order == ("c0", "c1")
     assert "but the error of that is" in decision.why
+    assert "rows shown to all cuts would tell" in decision.why
+    assert not decision.sure
     assert decision.cost == decision.current_cost > 1.4
     assert adaptive(two_cuts([make_window(["c0", "c1"], other)] * 5)).order == ("c1", "c0")
     assert adaptive(two_cuts(unsure[1:3])).order == ("c1", "c0")  # too few to tell
 
 
 def test_too_few_rows_change_nothing() -> None:
-    few = make_window(["c0", "c1"], {"pf": 15})
+    few = make_window(["c0", "c1"], {"pf": 7})
     assert adaptive(two_cuts([few])).order == ("c0", "c1")
-    assert "15 rows were sampled" in adaptive(two_cuts([few])).why
-    enough = make_window(["c0", "c1"], {"pf": 16})
+    assert "7 rows were sampled" in adaptive(two_cuts([few])).why
+    assert not adaptive(two_cuts([few])).sure
+    chance = make_window(["c0", "c1"], {"pf": 3, "fp": 2, "pp": 5})
+    assert adaptive(two_cuts([chance])).order == ("c0", "c1")
+    enough = make_window(["c0", "c1"], {"pf": 8})
     assert adaptive(two_cuts([enough])).order == ("c1", "c0")
     assert adaptive(two_cuts([])).order == ("c0", "c1")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from searching import examples
-from windrow.blocks.chunk import TRIAL_ROWS
+from windrow.blocks.pilot import FIRST_ROWS, MORE_ROWS, MOST_ROWS
 from windrow.errors import CorruptFileError, DataError, UsageError
 from windrow.pipeline.definition.options import Options
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.cutflow.table import Cutflow
 
 ROWS = 4000
-TRIED = sum(TRIAL_ROWS)  # rows that a step of which nothing is known is tried on
+TRIED = FIRST_ROWS + MORE_ROWS + 2 * MOST_ROWS  # rows that steps of which nothing is known are tried on
 
 
 def columns(seed: int = 0, rows: int = ROWS) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def test_all_cuts_say_of_shown_rows_what_they_say_of_each_alone(
     chunk = Chunk(0, file.label, 0, file.borders, file.borders)
     chunk_run = ChunkRun(program, reader, chunk, definition.written, {})
     after = [(s.name, cut) for s in definition.steps.values() for cut in s.after]
-    look = Look(chunk_run, rows, after)
+    look = Look(chunk_run, chunk_run.store.fork(), rows, after)
     look.show({})
 
     alone = Alone(WrittenPlan(analysis, dataset, definition.written), file, numbers())

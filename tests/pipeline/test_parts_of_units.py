@@ -13,7 +13,7 @@ import awkward as ak
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
 import small_analysis
@@ -22,9 +22,9 @@ from comparing import bits
 from description import MemorySource, build
 from searching import examples
 from strategies import analyses, filesets
-from windrow.blocks import chunk as chunks
+from windrow.blocks import pilot
 from windrow.core import rows as feeding
-from windrow.core.records import PASSED, StepCost
+from windrow.core.records import PASSED, StepCost, StepFacts, Terrain
 from windrow.errors import DefinitionError, StepError
 from windrow.order.control.assumed import LEAST_SEEN, assumed_windows
 from windrow.pipeline.run import worker
@@ -34,12 +34,18 @@ if TYPE_CHECKING:
     from description import Analysis
 
 
+TWO_CUTS = Terrain(
+    steps=tuple(StepFacts(name=name, kind="cut", lanes=(0,), columns=()) for name in "ab"),
+    lanes=((("a", False), ("b", False)),),
+)
+
+
 @pytest.fixture
 def heavy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row is found to take long: units are tried, and cut into parts of a few rows."""
     monkeypatch.setattr(feeding, "PART_S", 1e-12)
-    monkeypatch.setattr(chunks.ChunkRun, "_time", lambda _run, _step, index: 0.01 * len(index))
-    monkeypatch.setattr(worker, "FIRST_S", 1e-12)
+    monkeypatch.setattr(worker, "PART_S", 1e-12)
+    monkeypatch.setattr(pilot, "_row_s", lambda _: 0.01)
 
 
 def same(found: wr.Result, expected: wr.Result) -> None:
@@ -322,14 +328,40 @@ def test_parts_of_one_unit_that_ran_in_different_orders() -> None:
 @given(st.integers(0, 2000), st.floats(0, 1), st.floats(0, 1))
 def test_assumed_windows_have_the_rates_that_were_seen(rows: int, first: float, second: float) -> None:
     costs = {"a": StepCost(1, rows, int(rows * first), 1.0), "b": StepCost(1, 2 * rows, int(2 * rows * second), 1.0)}
-    windows = assumed_windows(("a", "b"), costs, 100, np.random.default_rng(1))
+    windows = assumed_windows(TWO_CUTS, (), costs, 100, np.random.default_rng(1))
     if rows < LEAST_SEEN:
         assert windows == ()
         return
     passed = sum((window.verdicts == PASSED).T @ window.rows for window in windows)
-    size = sum(window.size for window in windows)
+    size = sum(window.rows.sum() for window in windows)
     for number, share in enumerate((first, second)):
-        assert abs(passed[number] / size - share) < 6 * np.sqrt(0.25 / size) + 2 / rows
+        assert abs(passed[number] / size - share) < 6 * np.sqrt(0.25 / 2048 + 0.25 / rows / 8) + 2 / rows
+
+
+@given(st.integers(50, 5000), st.floats(0.1, 0.9), st.floats(0.1, 0.9), st.floats(0.1, 0.9))
+def test_what_two_orders_say_of_cuts_holds_for_assumed_rows(rows: int, a: float, b_after_a: float, b: float) -> None:
+    """How often b passes by itself, and how often after a, tells how it depends on a."""
+
+    def ran(order: tuple[str, str], first: float, second: float) -> Any:
+        passed = int(rows * first)
+        costs = (StepCost(1, rows, passed, 1.0), StepCost(1, passed, int(passed * second), 1.0))
+        return order, tuple(zip(order, costs, strict=True))
+
+    assume(int(rows * a) >= LEAST_SEEN and int(rows * b) >= LEAST_SEEN)
+    both = a * b_after_a
+    assume(max(a + b - 1, 0) + 0.03 < both < min(a, b) - 0.03)  # such cuts can be
+    orders = (ran(("a", "b"), a, b_after_a), ran(("b", "a"), b, both / b))
+    seen = {name: StepCost(2, 2 * rows, rows, 1.0) for name in "ab"}
+    windows = assumed_windows(TWO_CUTS, orders, seen, 100, np.random.default_rng(1))
+    assert (
+        assumed_windows(TWO_CUTS, orders, seen, 100, np.random.default_rng(1))[3].rows.tolist()
+        == windows[3].rows.tolist()
+    )
+    said = np.concatenate([window.verdicts == PASSED for window in windows])
+    counts = np.concatenate([window.rows for window in windows]).astype(float)
+    assert counts[said[:, 0]].sum() / counts.sum() == pytest.approx(a, abs=0.05 + 2 / rows)
+    assert counts[said[:, 1]].sum() / counts.sum() == pytest.approx(b, abs=0.05 + 2 / rows)
+    assert counts[said.all(axis=1)].sum() / counts.sum() == pytest.approx(both, abs=0.05 + 2 / rows)
 
 
 @pytest.mark.slow

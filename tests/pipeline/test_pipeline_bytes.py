@@ -140,7 +140,7 @@ def source_of(path: Path) -> Any:
     return wr.data.open(spec, grid=UNIT)
 
 
-PROBE = {0}
+PROBE = {0, 1}  # the first rows of two workers are shown to all steps
 
 
 @pytest.mark.parametrize("options", ENGINES)

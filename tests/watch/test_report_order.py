@@ -206,7 +206,7 @@ def test_cuts_are_listed_with_what_is_made_before_them() -> None:
     lines = order_lines({"tt": story})
     assert lines == [
         "order of tt, decided once and changed once: 50 % of the written order's cost, by the model",
-        "  from 192 rows in 3 places: looking at them took 10 ms; planning took 2 ms in the whole run",
+        "  from 192 rows in 3 places that were shown to all cuts: looking took 10 ms; planning took 2 ms in the whole run",
         "  changed after 1.5 s of work: saves 50 % of the seconds",
         "  saved against the written order, by the model: 1 k evaluations, 2 s of processor time",
         "  1. b  (written 2)  why b; made just before it: b.x",

@@ -8,11 +8,13 @@ the end of the attempt - or, with ``on_error="skip"``, a reason to go on without
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from windrow.blocks.failing import RowSearch, RowsFailed
+from windrow.blocks.pilot import take_pilot
 from windrow.blocks.probe import Seen, probe, terrain
 from windrow.blocks.selection import Selection
 from windrow.core.records import Evidence
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from windrow.blocks.calls import Meter
     from windrow.blocks.chunk import ChunkRun, Partial
     from windrow.blocks.failing import LeftOut
+    from windrow.blocks.pilot import Pilot
     from windrow.blocks.program import BoundStep
     from windrow.core.records import Plan, StepCost
 
@@ -48,10 +51,33 @@ class Attempts:
     def look(self, units: Sequence[int]) -> None:
         """Show rows that are chosen for it to all cuts; ``units`` are the unit borders of the whole input.
 
-        Done before the chunk itself, so that what is read for it is not read twice.
+        Done when the steps of the chunk have run: what it read is not read twice, nor in pieces. Over a slow link it is done
+        before, as all that a chunk needs comes in one request then.
         """
-        self._seen = probe(self.run, self._plan, units, self._after)
-        self.run.windows = self._seen.windows
+
+        def look(run: ChunkRun) -> None:
+            self.take(probe(run, self._plan, units, self._after), run)
+
+        if self.run.store.link is not None:
+            look(self.run)
+        else:
+            self.run.look = look
+
+    def pilot(self, unit_rows: int) -> Pilot | None:
+        """Show the first rows to all steps; where no order is decided, those that the cuts above leave to each."""
+        above: Guards = ()
+        if not self._plan.sample_rows:
+            steps = list(self.run.program.steps.values())
+            cuts = [(place, step.name) for place, step in enumerate(steps) if step.kind == "cut"]
+            above = tuple((step.name, cut) for own, step in enumerate(steps) for place, cut in cuts if place < own)
+        return take_pilot(self.run, (*self._plan.guards, *self._after, *above), unit_rows)
+
+    def take(self, seen: Seen, run: ChunkRun) -> None:
+        """Tell what was seen of some rows of a run, beside what was before."""
+        self._seen.windows.update(seen.windows)
+        self._seen.costs.update(seen.costs)
+        self._seen.guards = tuple(dict.fromkeys((*self._seen.guards, *seen.guards)))
+        run.windows = {unit: replace(window, order=run.order) for unit, window in self._seen.windows.items()}
 
     def evidence(self, *, in_memory: bool) -> Evidence:
         """Say what was learned; ``in_memory``: reading costs nothing."""

@@ -7,13 +7,12 @@ are evaluated unit by unit and merged in the fixed tree.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.blocks.calls import Caller, Meter, Stopwatch
+from windrow.blocks.calls import Caller, Meter
 from windrow.blocks.columns import ColumnStore, rows_reading_nan
 from windrow.blocks.cutflow_counts import CountRecorder
 from windrow.blocks.failing import RowSearch, RowsFailed, data_error, is_about_rows, named_error, quiet, raise_from
@@ -38,22 +37,6 @@ if TYPE_CHECKING:
 
 class Stopped(Exception):
     """The run ends and does not wait for this chunk."""
-
-
-class TooLong(Exception):
-    """The chunk would take longer than a first one may; ``row_s`` is what one of its rows takes."""
-
-    def __init__(self, row_s: float) -> None:
-        super().__init__()
-        self.row_s = row_s
-
-
-#: Rows that a step is shown first where nothing is known of its cost.
-TRIAL_ROWS, TRIAL_GROWTH = (4, 64, 1024), 16
-#: A call that takes longer is not repeated to see whether it compiled, nor made with more rows: the first rows of the run tell.
-LONGEST_TRIAL_S = 0.3
-#: Share of the time allowed that is not worth knowing better: a chunk has some twenty steps.
-LITTLE = 0.05
 
 
 @dataclass(slots=True)
@@ -119,10 +102,11 @@ class ChunkRun:
         self.failed_empty: dict[str, str] = {}  #: steps and outputs that fail on no rows, and how
         self.given_up: dict[int, str] = {}  #: optional lanes, and why
         self.search: RowSearch | None = None  #: for rows that can be left out; None: a failure is the chunk's
-        self.most_s = 0.0  #: seconds that its first unit may take; 0: as long as it takes
-        self._expected_s = 0.0  #: by the steps that were tried
         self.spare = 0  #: threads that may run steps beside this one
         self.answered: dict[str, tuple[Selection, Any, Meter]] = {}  #: by such threads, before their turn
+        self.look: Callable[[ChunkRun], None] | None = None  #: what is done when all steps have run
+        #: by step: what it answered for some rows, and what one of them takes
+        self.known: dict[str, tuple[Selection, Any, float]] = {}
         self._answers: dict[str, tuple[BoundStep, Selection, Any]] = {}  #: that twins may take over
         self._stopping = stopping
 
@@ -142,7 +126,7 @@ class ChunkRun:
         for name, meter in self.meters.items():
             run.meters[name] = Meter(bytes_read=meter.bytes_read, read_s=meter.read_s)
         run.windows = {unit: replace(seen, order=order) for unit, seen in self.windows.items()}
-        run.search, run.spare = self.search, self.spare
+        run.search, run.spare, run.look = self.search, self.spare, self.look
         return run
 
     def stop_if_asked(self) -> None:
@@ -168,12 +152,15 @@ class ChunkRun:
             self.counts.record_initial()
         if self.spare:
             remember_costs(self)
+        if self.look is not None:
+            self.look(self)
 
     def release(self) -> None:
         """Let go of every column: virtual fields hold on to the chunk, and the chunk to them, until Python looks."""
         self.store.clear()
         self.caller.clear()
         self._answers.clear()
+        self.known.clear()
 
     def product(self, names: Sequence[str], selection: Selection) -> NDArray[np.float64] | None:
         """Multiply weights in the order of definition for the rows of ``selection``; None if there are none."""
@@ -241,9 +228,14 @@ class ChunkRun:
         self.store.put(name, rows, value)
 
     def _answer(self, step: BoundStep, rows: Selection, meter: Meter) -> Any:
-        """Evaluate a step, or take over what a step that is the same answered for these rows and perhaps others."""
+        """Evaluate a step, or take over what it or one that is the same answered for these rows and perhaps others."""
         if (ahead := take_over(self, step, meter)) is not None:
             return fewer_rows(ahead[1], ahead[0], rows)
+        if step.name in self.known:
+            home, value, row_s = self.known[step.name]
+            if home.covers(rows):
+                meter.call(rows.count, rows.count * row_s)
+                return fewer_rows(value, home, rows)
         if step.same_as is None:
             return self.evaluate(step, rows, meter)
         known = self._answers.get(step.same_as)
@@ -293,8 +285,6 @@ class ChunkRun:
     def evaluate(self, step: BoundStep, rows: Selection, meter: Meter | None = None) -> Any:
         """Return what a step answers for some rows; what it raises names the step, the file and the row."""
         meter = meter or Meter()
-        if self.most_s:
-            self._try_step(step, rows)
         with meter.reading(self.store):
             try:
                 value = self.caller.answer(step, rows, meter)
@@ -307,40 +297,6 @@ class ChunkRun:
                     return None
                 raise_from(named_error(self, step, rows, error), error)
         return value
-
-    def _try_step(self, step: BoundStep, rows: Selection) -> None:
-        """Time a step of which too little is known on a few of its rows; raise ``TooLong`` if all would take too long."""
-        share = rows.count * (self.borders[1] - self.borders[0]) / self.store.length  # rows of the first unit
-        row_s = self.program.row_s.get(step.name)
-        if row_s is None or row_s * share > self.most_s * LITTLE:
-            row_s = self.program.row_s[step.name] = self._seconds_per_row(step, rows.positions(), share)
-        self._expected_s += row_s * share
-        if self._expected_s > self.most_s:
-            raise TooLong(self._expected_s / (self.borders[1] - self.borders[0]))
-
-    def _seconds_per_row(self, step: BoundStep, index: NDArray[np.int64], share: float) -> float:
-        before, row_s, little = (0, 0.0), 0.0, self.most_s * LITTLE / max(share, 1)
-        for size in TRIAL_ROWS:
-            if 4 * size > len(index):
-                break
-            seconds = self._time(step, index[:size])
-            if not before[0] and little < seconds / size < LONGEST_TRIAL_S / size:
-                before = 1, self._time(step, index[:1])  # a call may take so long whatever its rows
-                if seconds - before[1] > little * (size - 1):
-                    seconds = self._time(step, index[size : 2 * size])  # what the first call took is not met again
-            row_s = max(seconds - before[1], 0.0) / (size - before[0])
-            cheap = before[0] and row_s * share < self.most_s / 2
-            if cheap or row_s * TRIAL_GROWTH * size > LONGEST_TRIAL_S:
-                break
-            before = size, seconds
-        return row_s
-
-    def _time(self, step: BoundStep, index: NDArray[np.int64]) -> float:
-        """Seconds that a step takes for some rows of the chunk; none where it raises, which the call on all will tell."""
-        watch = Stopwatch(self.store)
-        with suppress(Exception):
-            self.caller.answer(step, Selection(self.store.length, index))
-        return watch.seconds()
 
     # -- cuts --------------------------------------------------------------------------------
 

@@ -101,6 +101,16 @@ class ColumnStore:
         other._stored, other._fetched, other.link = self._stored, self._fetched, None
         return other
 
+    def excerpt(self, first: int, last: int) -> ColumnStore:
+        """Return a store of some of the rows that has what was read of them; what it reads itself is not read into this one."""
+        other = ColumnStore(self.reader, self.start + first, last - first, np.array([0, last - first]))
+        other.link = None
+        for name, stored in self._stored.items():
+            if any(begin <= first and last <= end for begin, end in stored.ranges):
+                shift = _shift(stored.ranges, first)
+                other.adopt({name: stored.array[first - shift : last - shift]})
+        return other
+
     def forget_made(self) -> None:
         """Forget all columns but those read from the file."""
         self._made.clear()

@@ -27,11 +27,12 @@ from windrow.blocks.selection import Selection
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, StepFacts, Terrain, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from windrow.blocks.chunk import Chunk, ChunkRun
+    from windrow.blocks.columns import ColumnStore
     from windrow.blocks.program import BoundStep, Program
     from windrow.core.records import Plan
     from windrow.data.base import FileInfo
@@ -72,10 +73,12 @@ def probe(run: ChunkRun, plan: Plan, units: Sequence[int], after: Guards) -> See
         return seen  # in any order every step has the same rows
     for place in places(run.chunk, units, program.seed, info.identity, plan.sample, plan.sample_rows):
         watch = Stopwatch()
-        rows = np.arange(place.start - run.start, place.stop - run.start)
-        look = Look(run, rows, (*plan.guards, *after, *seen.guards))
+        rows = Selection(run.store.length, np.arange(place.start - run.start, place.stop - run.start))
+        store = run.store.excerpt(place.start - run.start, place.stop - run.start)
+        look = Look(run, store, np.arange(rows.count), (*plan.guards, *after, *seen.guards))
         try:
             with quiet():
+                look.fetch(rows)
                 look.show(seen.costs)
                 seen.guards = tuple(dict.fromkeys((*seen.guards, *look.learned)))
                 seen.windows[place.unit] = look.window(place, watch.seconds())
@@ -89,13 +92,13 @@ def probe(run: ChunkRun, plan: Plan, units: Sequence[int], after: Guards) -> See
 class Look:
     """Some rows of a chunk, shown to steps in the written order."""
 
-    def __init__(self, run: ChunkRun, rows: NDArray[np.int64], guards: Guards) -> None:
-        self.rows = rows  #: of the chunk, ascending
+    def __init__(self, run: ChunkRun, store: ColumnStore, rows: NDArray[np.int64], guards: Guards) -> None:
+        self.rows = rows  #: of the store, ascending
         self.program = run.program
         self.learned: list[tuple[str, str]] = []
         self._run = run
-        self._store = run.store.fork()
-        self._all = Selection(run.store.length, rows)
+        self._store = store
+        self._all = Selection(store.length, rows)
         self._caller = Caller(self.program, self._store, lambda _: self._all)
         self._selections: dict[bytes, Selection] = {}
         self._guards: dict[str, dict[str, None]] = {}
@@ -107,20 +110,23 @@ class Look:
         #: by column: for each lane the cuts that its rows have passed, and the rows it was made for
         self._conditions: dict[str, dict[int, frozenset[tuple[str, bool]]]] = {}
         self._made: dict[str, Mask] = {}
+        self.answers: dict[str, tuple[Selection, Any]] = {}  #: by step, with the rows that it was asked about
 
     def release(self) -> None:
         """Let go of every column but those of the run; what reading took counts for it."""
         self._caller.clear()
         self._store.forget_made()
+        self.answers.clear()
         self._run.store.read_seconds += self._store.read_seconds
         self._run.store.read_cpu_s += self._store.read_cpu_s
+        self._store.read_seconds = self._store.read_cpu_s = 0.0
 
-    def show(self, meters: dict[str, Meter]) -> None:
-        """Ask all steps; their costs are added to ``meters``."""
-        self._fetch()
+    def show(self, meters: dict[str, Meter], names: Container[str] | None = None) -> None:
+        """Ask all steps, or some with all that they read; their costs are added to ``meters``."""
         for name, step in self.program.steps.items():
             self._run.stop_if_asked()
-            self._show(step, meters.setdefault(name, Meter()))
+            if names is None or name in names:
+                self._show(step, meters.setdefault(name, Meter()))
 
     def window(self, place: Place, seconds: float) -> Window:
         """Put together what was seen; rows that all cuts answer alike become one pattern."""
@@ -176,11 +182,14 @@ class Look:
     def _meets(self, condition: Iterable[tuple[str, bool]]) -> Mask:
         rows = np.ones(len(self.rows), dtype=bool)
         for cut, inverted in condition:
-            rows &= self._passes(cut, inverted)
+            rows &= self.passes(cut, inverted=inverted)
         return rows
 
-    def _passes(self, cut: str, inverted: bool) -> Mask:
+    def passes(self, cut: str, *, inverted: bool) -> Mask:
+        """Which of the rows a cut leaves, on one of its sides."""
         key = (cut, inverted)
+        if cut not in self.verdicts:
+            return np.ones(len(self.rows), dtype=bool)  # it was not asked
         if key not in self._passing:
             self._passing[key] = self.verdicts[cut] == (FAILED if inverted else PASSED)
         return self._passing[key]
@@ -195,15 +204,15 @@ class Look:
 
     # -- asking ------------------------------------------------------------------------------
 
-    def _fetch(self) -> None:
-        """Over a slow link: fetch what these rows need in one request."""
+    def fetch(self, rows: Selection) -> None:
+        """Over a slow link: fetch what rows of the run need in one request."""
         run = self._run
         if run.store.link is None:
             return
         steps = self.program.steps.items()
         columns = [column for name, step in steps for column in self.program.file_columns(name, step.arguments)]
         try:
-            run.store.fetch(run.store.lacking(columns, run.store.ranges(self._all)))
+            run.store.fetch(run.store.lacking(columns, run.store.ranges(rows)))
         except Exception as error:
             run.store.read_error = None
             raise Unreadable from error
@@ -228,6 +237,8 @@ class Look:
         else:
             mask, value = np.zeros_like(lost), None
         self._keep(step, mask, value)
+        if value is not None:
+            self.answers[step.name] = self._selection(mask), value
         passed = value.passed if isinstance(value, Verdict) else mask
         meter.rows_out += int(passed.sum()) if value is not None else 0
 
@@ -286,7 +297,7 @@ class Look:
         for lane in lanes:
             sides = self.program.lanes[lane].cuts
             if cut in sides:
-                rejects = (self.verdicts[cut] != NOT_ASKED) & ~self._passes(cut, sides[cut])
+                rejects = (self.verdicts[cut] != NOT_ASKED) & ~self.passes(cut, inverted=sides[cut])
                 count += int((rejects & self._meets(self._condition(step, lane)))[rows].sum())
         return count
 

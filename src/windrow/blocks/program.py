@@ -126,7 +126,7 @@ class Program:
     access: AccessLog = field(default_factory=AccessLog)  #: what chunks need over slow links (shared)
     #: steps that still have to be shown to be row-pure (shared by all programs of a pipeline)
     unchecked: set[str] = field(default_factory=set)
-    row_s: dict[str, float] = field(default_factory=dict)  #: what a row of a step takes, as far as it was tried
+    timed: bool = False  #: it is known how long its rows take
     #: what steps took in chunks that had threads to spare, and steps that gain nothing from these
     measured: dict[str, Meter] = field(default_factory=dict)
     alone: set[str] = field(default_factory=set)

@@ -45,6 +45,14 @@ class Selection:
         mine[self.positions()] = True
         return np.flatnonzero(mine[outer.index])
 
+    def covers(self, other: Selection) -> bool:
+        """Say whether all rows of another selection are of this one."""
+        if self.index is None:
+            return True
+        mine = np.zeros(self.length, dtype=bool)
+        mine[self.index] = True
+        return bool(mine[other.positions()].all())
+
     def has(self, row: int) -> bool:
         if self.index is None:
             return True

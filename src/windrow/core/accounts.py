@@ -28,6 +28,9 @@ UNREAD = 128
 #: Windows that are kept, the latest: a decision looks at the newest of them (``order.drift``).
 MAX_WINDOWS = 512
 
+#: Orders of which is kept how many rows passed each step: the latest.
+MAX_ORDERS = 8
+
 NOTHING = StepCost()
 
 
@@ -37,7 +40,7 @@ class Learned:
     Every task brings some, so it is taken in unread and added up many tasks at a time.
     """
 
-    __slots__ = ("_looked", "_notes", "_probed", "_steps", "_terrain", "_unread", "_windows")
+    __slots__ = ("_looked", "_notes", "_probed", "_ran", "_steps", "_terrain", "_unread", "_windows")
 
     def __init__(self) -> None:
         self._unread: list[Evidence] = []
@@ -47,6 +50,7 @@ class Learned:
         self._terrain: Terrain | None = None
         self._probed: dict[str, StepCost] = {}
         self._looked = (0, 0, 0.0)
+        self._ran: dict[tuple[str, ...], dict[str, StepCost]] = {}  #: the same as steps, by order; the latest last
 
     def add(self, evidence: Evidence) -> None:
         self._unread.append(evidence)
@@ -63,6 +67,7 @@ class Learned:
             self._terrain,
             tuple(self._probed.items()),
             self._looked,
+            tuple((order, tuple(costs.items())) for order, costs in self._ran.items()),
         )
 
     def _read(self) -> None:
@@ -79,9 +84,13 @@ class Learned:
                 self._read_probes(evidence)
         self._unread.clear()
         for names, table in tables.items():
+            ran = self._ran[names] = self._ran.pop(names, {})
+            if len(self._ran) > MAX_ORDERS:
+                del self._ran[next(iter(self._ran))]
             for name, column in zip(names, zip(*table, strict=True), strict=True):
                 total = StepCost(*map(sum, zip(*column, strict=True)))
                 self._steps[name] = self._steps.get(name, NOTHING).merge(total)
+                ran[name] = ran.get(name, NOTHING).merge(total)
 
     def _read_probes(self, evidence: Evidence) -> None:
         """Take in what was seen where rows were shown to all cuts; few tasks have that."""
@@ -99,7 +108,7 @@ class Account:
     """What was learned of a category from accepted attempts, and the plan in force."""
 
     __slots__ = (
-        "_asked", "_cold", "_learned", "_outdated", "_wall_s", "_warm", "blamed", "guards", "plan", "plans", "row_s",
+        "_asked", "_changed", "_cold", "_learned", "_outdated", "_wall_s", "_warm", "blamed", "guards", "plan", "plans", "row_s",
         "spent_s",
     )  # fmt: skip
 
@@ -115,6 +124,7 @@ class Account:
         self._cold, self._warm = CostSums(), CostSums()
         self._learned = Learned()
         self._asked: int | None = None  #: guards known when a new plan was asked for
+        self._changed = True  #: what is known of recent tasks is of another order, or of first ones
         self._outdated = False  #: the plan that was asked for is no longer wanted
 
     def count(self, rows: int, wall: float, *, warm: bool, cpu: float = 0.0) -> None:
@@ -129,7 +139,8 @@ class Account:
         self._wall_s += wall
         recent = self.row_s
         per_row = wall / rows
-        self.row_s = per_row if recent is None else recent + RECENT * (per_row - recent)
+        self.row_s = per_row if recent is None or self._changed else recent + RECENT * (per_row - recent)
+        self._changed = self._changed and not warm
 
     def sums(self) -> StepCost | CostSums:
         """Give the sums over tasks as they are now; those of warm workers alone once there are two of them."""
@@ -149,6 +160,11 @@ class Account:
     @property
     def evidence(self) -> Evidence:
         return self._learned.evidence(self.guards)
+
+    @property
+    def asked(self) -> bool:
+        """Whether a new plan was asked for and is not there yet."""
+        return self._asked is not None
 
     def wants_plan(self, *, due: bool = False) -> bool:
         """Say whether to ask for a new plan: there are new guards or it is ``due``, and nobody was asked yet."""
@@ -199,4 +215,5 @@ class Account:
     def _follow(self, plan: Plan) -> None:
         if (plan.order, plan.guards) != (self.plan.order, self.plan.guards):
             self.plans.append(plan)
+            self._changed = True
         self.plan = plan

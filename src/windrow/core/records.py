@@ -194,6 +194,7 @@ class RowsReport(NamedTuple):
     evidence: Evidence | None = None
     skipped: tuple[tuple[Rows, Failure], ...] = ()  #: rows that the partial leaves out, and why
     rest: Rows | None = None  #: rows at the end that were not run, as they would take long: the output is a part
+    row_s: float = 0.0  #: what a row would have taken, where more was done than to run it; 0: as measured
 
 
 NO_REPORT: Final = RowsReport()
@@ -325,6 +326,8 @@ class Evidence:
     probed: tuple[tuple[str, StepCost], ...] = ()
     #: of many attempts: windows, their rows and seconds, also of those that are no longer kept
     looked: tuple[int, int, float] = (0, 0, 0.0)
+    #: of many attempts, by the order in which steps ran, the latest last: what is in ``steps``
+    ran: tuple[tuple[tuple[str, ...], tuple[tuple[str, StepCost], ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 #: Units that take so many seconds are cut into parts: less than that is not worth carrying columns for.
 PART_S = 0.5
+#: A run that is expected to take less than this, all workers together, is over before a decision about it pays.
+SHORT_S = 2.0
 
 #: Seconds that a row must take for every byte that it hands over: bringing that from a worker and to another takes some
 #: 2 ns a byte, and is to stay under a tenth of the time.
@@ -150,6 +152,8 @@ class RowFeeder:
                 one = inputs.any()
                 if one is None:
                     return None
+        if self.accounts[one.spec.category].asked:
+            return None  # the answer comes at once, and what is run before it gains nothing from it
         self._at[life] = one
         return self._cut(one, life)
 
@@ -189,7 +193,9 @@ class RowFeeder:
         self.given[number] = bundle
         if not one.cutter.rows:
             self.partials.review_input(one)  # nothing more comes for workers that are through with it
-        most_s = PART_S if row_s is None and self.options.parts and not part else 0.0
+        most_s = 0.0
+        if row_s is None and self.options.parts and not part:
+            most_s = min(PART_S, SHORT_S * unit / (size + inputs.uncut + request.expected))
         payload = make_record(RunRows, ((rows,), one.identity, part, most_s, self._spare()))
         makes = (f"rows {number}",)
         return make_record(Task, (number, category, size, payload, (), (), makes, False, *self._row_task))
@@ -294,7 +300,8 @@ class RowFeeder:
         account = self.accounts[category]
         key = event.life, category
         warm = key in self._known
-        account.count(size, measured.wall, warm=warm, cpu=measured.cpu)
+        wall = report.row_s * size or measured.wall
+        account.count(size, wall, warm=warm, cpu=measured.cpu * wall / max(measured.wall, 1e-9))
         if not warm:
             self._known.add(key)
         evidence = report.evidence

@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from windrow.order.model import Situation
 
 #: With fewer sampled rows nothing is decided: shares of them say too little.
-LEAST_ROWS = 16
-#: With fewer windows their differences say nothing about chance: of few rows only a large gain counts then.
-LEAST_WINDOWS, FEW_ROWS = 4, 1024
-LARGE = 0.2
+LEAST_ROWS = 8
 #: How much dearer than the written order the one in force may be.
 DEARER = 1.01
 #: Errors by which a gain must exceed nothing.
@@ -41,20 +38,21 @@ def adaptive(situation: Situation, *, materially: float = 0.02, effort: float = 
     current = _priced(situation, repair(situation.current, situation.needs), sampled)
     written = _priced(situation, situation.written, sampled)
     seen = sum(window.size for window in situation.windows)
-    exact = False
+    exact = sure = False
     if seen < LEAST_ROWS:
         chosen, why = current, f"kept: {seen} rows were sampled, at least {LEAST_ROWS} are needed"
     else:
         best = find_order(situation, sampled, effort)
         exact = best.exact
         best = min(best, written, key=lambda found: found.cost)
-        chosen, why = _choose(situation, sampled, best, current, written.cost, materially)
+        chosen, why, sure = _choose(situation, sampled, best, current, written.cost, materially)
     return Decision(
         order=chosen.order,
         cost=chosen.cost,
         current_cost=current.cost,
         written_cost=written.cost,
         exact=exact,
+        sure=sure,
         why=why,
         steps=reasons(situation, expected_cost(situation, chosen.order, sampled)),
     )
@@ -66,27 +64,29 @@ def _priced(situation: Situation, order: tuple[str, ...], sampled: SampledRows) 
 
 def _choose(
     situation: Situation, sampled: SampledRows, best: Best, current: Best, written_cost: float, materially: float
-) -> tuple[Best, str]:
-    """Keep the current order unless the best one is cheaper by enough, and for sure."""
+) -> tuple[Best, str, bool]:
+    """Keep the current order unless the best one is cheaper by enough, and for sure; say whether that is known."""
     gain = current.cost - best.cost
     if best.order == current.order or gain <= ROUNDING * current.cost:
-        return current, "kept: no cheaper order is known"
+        return current, "kept: no cheaper order is known", True
     saved = percent(gain / current.cost)
-    error = 0.0
-    if len(sampled.counts) >= LEAST_WINDOWS:
-        error = _error(situation, sampled, best, current)
-    elif sampled.counts.sum() < FEW_ROWS:
-        materially = max(materially, LARGE)
+    error = _error(situation, sampled, best, current)
     if gain > materially * current.cost and gain > SURE * error:
         sureness = f", +- {percent(error / current.cost)}" if error else ""
-        return best, f"changed: saves {saved} of the seconds{sureness}"
+        return best, f"changed: saves {saved} of the seconds{sureness}", True
     if current.cost > DEARER * written_cost:
-        return best, f"changed: the order in force is dearer than the written one; saves {saved}"
+        return best, f"changed: the order in force is dearer than the written one; saves {saved}", True
     if gain > materially * current.cost:
-        return current, (
-            f"kept: another would save {saved} of the seconds, but the error of that is {percent(error / current.cost)}"
+        rows = sum(window.size for window in situation.windows) * (SURE * error / gain) ** 2
+        return (
+            current,
+            (
+                f"kept: another would save {saved} of the seconds, but the error of that is {percent(error / current.cost)}; "
+                f"some {rows:,.0f} rows shown to all cuts would tell"
+            ),
+            False,
         )
-    return current, f"kept: the cheapest would save {saved} of the seconds"
+    return current, f"kept: the cheapest other order would save {saved} of the seconds", True
 
 
 def _error(situation: Situation, sampled: SampledRows, best: Best, current: Best) -> float:

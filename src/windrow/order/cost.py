@@ -35,6 +35,8 @@ StepId: TypeAlias = "str | tuple[str, str]"
 ABSENT = 2
 #: Windows are left out in at most this many groups when an error is estimated.
 MOST_GROUPS = 32
+#: With fewer windows than this, groups of rows are left out instead: so many of them, by a number that scatters them.
+LEAST_WINDOWS, ROW_GROUPS, SCATTER = 4, 8, 0x9E3779B1
 
 
 class Price(NamedTuple):
@@ -118,11 +120,15 @@ def sampled_rows(situation: Situation) -> SampledRows:
     if windows:
         cells = np.concatenate([_verdicts(window.verdicts, window.cuts, cuts) for window in windows])
         rows = np.concatenate([window.rows for window in windows])
-        groups = np.arange(len(windows)) % MOST_GROUPS
-        group = np.repeat(groups, [len(window.rows) for window in windows])
         verdicts, pattern = np.unique(cells, axis=0, return_inverse=True)
-        counts = np.zeros((groups.max() + 1, len(verdicts)))
-        np.add.at(counts, (group, pattern.ravel()), rows)
+        pattern = pattern.ravel()
+        group = np.repeat(np.arange(len(windows)) % MOST_GROUPS, [len(window.rows) for window in windows])
+        if len(windows) < LEAST_WINDOWS:
+            # How windows differ says nothing; how rows do says something. Scattered, as alike ones are side by side.
+            pattern, rows = np.repeat(pattern, rows), np.ones(rows.sum())
+            group = np.arange(len(rows)) * SCATTER % 2**32 * ROW_GROUPS >> 32
+        counts = np.zeros((group.max() + 1, len(verdicts)))
+        np.add.at(counts, (group, pattern), rows)
     return SampledRows(
         counts=counts,
         keeps={cut: _keeps(cut, verdicts[:, number], situation.lanes) for number, cut in enumerate(cuts)},

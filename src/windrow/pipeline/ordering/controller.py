@@ -18,8 +18,8 @@ from windrow.core import rows
 from windrow.core.records import NO_COST, Plan
 from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.order.constraints import complete, repair
-from windrow.order.control.assumed import assumed_windows
-from windrow.order.control.how_much import FEW, NO_SAMPLE, Sampling, how_much
+from windrow.order.control.assumed import LEAST_SEEN, assumed_windows
+from windrow.order.control.how_much import MOST_ROWS, NO_SAMPLE, Sampling, how_much
 from windrow.order.control.when import Checkpoints
 from windrow.pipeline.definition.definition import dependencies
 from windrow.pipeline.ordering.order_file import FrozenOrders
@@ -30,28 +30,30 @@ from windrow.shape.blocks import block_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from windrow.core.records import Evidence, PlanJob, StepCost, Window
+    from windrow.core.records import PlanJob, StepCost, Window
     from windrow.data.base import Source
     from windrow.order.model import Decision, Situation
     from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.definition.options import Options
     from windrow.pipeline.pipeline import Pipeline
 
+#: A run that is expected to take less than this, all workers together, is over before looking pays.
+STAY_OUT_S = rows.SHORT_S
 #: Why the order of a dataset is not moved any more.
 FELL_BACK = "a moved order used too much memory or time, so the written order stays"
 
-#: A run that is expected to take less than this, all workers together, is over before looking pays.
-STAY_OUT_S = 2.0
 #: Of what is left, the work between two checkpoints at first, and the least of it.
 PERIOD, SHORTEST_S = 0.05, 0.1
-#: Windows without which nothing is decided, where looking is dear: one place may be unlike all others.
-LEAST_WINDOWS = 2
-#: Checkpoints that are told of.
-TOLD = 500
+#: Checkpoints that are told of; and work of a run that is told why nothing was decided about it.
+TOLD, TOLD_S = 500, 1.0
 #: Of the work of a run, what thinking may take; what it takes at most by itself; and the least share of that.
 THINKING, WHOLE_EFFORT_S, LEAST_EFFORT = 0.008, 0.15, 0.01
 #: Where thinking may take place no more often than this, it waits until twice as much is known.
 FEW_DECISIONS = 4
+#: With fewer rows shown to all cuts, what passed them in the run says more.
+ENOUGH_ROWS = 256
+#: Work after which bulk is run in an order that is not sure to be best: so much, or this share of what is left.
+PILOT_S, PILOT_SHARE = 1.0, 0.05
 #: Work of a chunk while the first rows are looked at: so much, or this share of what is left.
 FIRST_S, FIRST_SHARE = 0.1, 0.02
 
@@ -63,9 +65,11 @@ class DatasetOrder:
     checkpoints: Checkpoints = field(default_factory=lambda: Checkpoints(0.0))
     looking: bool = False  #: whether windows are being taken
     seen: int = 0  #: windows that the last decision was taken from
+    settled: bool = False  #: what was decided will hold, as far as one can know
     short: bool = False  #: the run was too short to look when that was asked last
     first_s: float = FIRST_S  #: seconds of a chunk while the first windows are taken
     before: dict[str, StepCost] = field(default_factory=dict)  #: what steps had cost at the last checkpoint
+    why: str = ""  #: nothing was decided
     situation: Situation | None = None  #: of the last decision
     decision: Decision | None = None
     told: list[dict[str, Any]] = field(default_factory=list)  #: the checkpoints, as plain data
@@ -97,12 +101,12 @@ class OrderController:
     def dataset(self, name: str) -> DatasetOrder:
         return self._datasets.setdefault(name, DatasetOrder())
 
-    def found_orders(self, evidence: Mapping[str, Evidence], plans: Mapping[str, Plan]) -> dict[str, tuple[str, ...]]:
+    def found_orders(self, plans: Mapping[str, Plan]) -> dict[str, tuple[str, ...]]:
         """Give the orders the next run begins with: none that was asked for once, or that another rule chose."""
         return {
             dataset: plan.order
             for dataset, plan in plans.items()
-            if self.policy == "adaptive" and dataset not in self.fixed and evidence[dataset].windows
+            if self.policy == "adaptive" and dataset not in self.fixed and self.dataset(dataset).decision is not None
         }
 
     # -- what the scheduler asks -----------------------------------------------------------------
@@ -111,15 +115,14 @@ class OrderController:
         if self.policy is None or category in self.fixed:
             return False
         state = self.dataset(category)
-        first = state.looking and state.decision is None
-        return (first and windows > 0) or state.checkpoints.due(spent_s)
+        return (windows > 0 and state.decision is None) or state.checkpoints.due(spent_s)
 
     def most_s(self, category: str) -> float | None:
         """Say how long a chunk should take at most, while the first rows are looked at: those after it gain most."""
         if self.policy is None or category in self.fixed:
             return None
         state = self.dataset(category)
-        return None if state.short or state.decision is not None else state.first_s
+        return None if state.short or state.settled else state.first_s
 
     def replan(self, job: PlanJob) -> Plan:
         if job.run_s >= STAY_OUT_S:
@@ -151,6 +154,11 @@ class OrderController:
         state.short = not state.looking and job.run_s < STAY_OUT_S
         if state.short:
             state.checkpoints.next_s = 2 * job.spent_s
+            if job.run_s > TOLD_S:
+                state.why = (
+                    f"the work was expected to take {job.run_s:.1f} s, and in less than {STAY_OUT_S:g} s another order would "
+                    "gain less than it takes to find it"
+                )
             return plan
         return self._think(job, plan, state, THINKING * job.run_s - thought_s, thought_s / max(self._decided, 1))
 
@@ -160,15 +168,14 @@ class OrderController:
         """Decide if there is enough to decide from and ``allowed_s`` suffices, where a decision takes ``usual_s``."""
         sample = self._sample(job, state, job.left_s)
         windows = len(job.evidence.windows)
-        needed = FEW if sample.windows >= 1 else LEAST_WINDOWS  # no more will come
-        if windows < needed and (assumed := self._assumed(job)):
+        if job.evidence.looked[1] < ENOUGH_ROWS and (assumed := self._assumed(job)):
             job = replace(job, evidence=replace(job.evidence, windows=assumed))
-            needed, windows = 0, max(windows, state.seen)
+            windows = max(1, state.seen)
         # Where there can be few decisions, each must know much more than the last.
         few = FEW_DECISIONS * usual_s > allowed_s and windows < 2 * state.seen
         if state.decision is not None and (usual_s > allowed_s or few):
             state.checkpoints.wait(job.spent_s)
-        elif job.evidence.terrain is not None and windows >= needed:
+        elif job.evidence.terrain is not None and windows:
             decision = self._ask_policy(job, plan, state, allowed_s)
             left_s = job.left_s
             changed = decision.order != plan.order
@@ -182,8 +189,14 @@ class OrderController:
                 state.checkpoints.period_s = period
                 state.checkpoints.shortest_s = max(period / 4, SHORTEST_S)
             state.checkpoints.passed(job.spent_s, changed=changed)
+            pilot_s = max(PILOT_S, PILOT_SHARE * left_s)
+            state.settled = decision.sure or job.spent_s > pilot_s
+            if not state.settled:
+                state.checkpoints.next_s = 0.0
+                state.first_s = min(max(FIRST_S, FIRST_SHARE * left_s), pilot_s)
         else:
             # Nothing to decide from yet; the next time is when the first windows are there.
+            state.why = f"some cuts saw fewer than {LEAST_SEEN} rows, too few to tell what they drop"
             state.checkpoints.next_s = job.spent_s + max(PERIOD * job.left_s, SHORTEST_S)
             state.first_s = max(FIRST_S, FIRST_SHARE * job.left_s)
         state.looking = state.looking or sample.share > 0
@@ -206,6 +219,7 @@ class OrderController:
                 "spent_s": job.spent_s,
                 "left_s": job.left_s,
                 "windows": len(job.evidence.windows),
+                "assumed": bool(job.evidence.windows) and job.evidence.windows[0].input < 0,
                 "changed": decision.order != plan.order,
                 "order": list(decision.order),
                 "cost_s": decision.cost,
@@ -217,13 +231,12 @@ class OrderController:
 
     def _assumed(self, job: PlanJob) -> tuple[Window, ...]:
         """Windows as independent cuts would have given them, where rows take long and too few were looked at."""
-        terrain = job.evidence.terrain
-        unit_s = job.costs.wall / max(job.costs.rows_in, 1) * self._unit_rows(job.category)
-        if terrain is None or unit_s < rows.PART_S:
+        evidence = job.evidence
+        if evidence.terrain is None:
             return ()
-        cuts = [step.name for step in terrain.steps if step.kind == "cut"]
         numbers = np.random.default_rng(0)  # the same every time: equal evidence gives equal orders
-        return assumed_windows(cuts, dict(job.evidence.steps), int(_chunk_rows(job)), numbers)
+        seen = step_costs(evidence, {})
+        return assumed_windows(evidence.terrain, evidence.ran, seen, int(_chunk_rows(job)), numbers)
 
     def _sample(self, job: PlanJob, state: DatasetOrder, left_s: float) -> Sampling:
         """Say how much to look until the next time, if the rest of the run takes ``left_s``."""
@@ -312,8 +325,9 @@ def make_orders(definition: Definition, source: Source, options: Options, pipeli
             order, why = written, f"the written order, because {exact}"
             orders.fixed[dataset] = exact
         orders.plans[dataset] = Plan(
-            id=number, category=dataset, order=order, guards=guards, blocks=blocks, reason=why, written=written
-        )
+            id=number, category=dataset, order=order, guards=guards, blocks=blocks, reason=why, written=written,
+            sample_rows=0 if orders.policy is None or dataset in orders.fixed else MOST_ROWS,
+        )  # fmt: skip
     return orders
 
 

@@ -30,6 +30,8 @@ def summarise_orders(controller: OrderController, evidence: Mapping[str, Evidenc
         known = controller.dataset(dataset)
         situation, decision = known.situation, known.decision
         told: dict[str, Any] = {"checkpoints": list(known.told), "planning_s": controller.planning_s}
+        if decision is None and known.why:
+            told["why"] = known.why
         if dataset in controller.fixed:
             told["fixed"] = controller.fixed[dataset]
         if situation is not None and decision is not None and dataset in evidence:
@@ -106,9 +108,11 @@ def order_lines(ordering: Mapping[str, Any], issued: Sequence[tuple[str, tuple[s
     Where something was decided, that is told at length, once for all datasets that came to the same order.
     """
     decided = {dataset: told for dataset, told in ordering.items() if "steps" in told}
-    lines = [
-        f"order for {dataset}: {' '.join(order)} ({why})" for dataset, order, why in issued if dataset not in decided
-    ]
+    lines = []
+    for dataset, order, why in issued:
+        if dataset not in decided:
+            because = ordering.get(dataset, {}).get("why")
+            lines.append(f"order for {dataset}: {' '.join(order)} ({why}{f': {because}' if because else ''})")
     listed: dict[tuple[str, ...], str] = {}
     for dataset, told in decided.items():
         lines.append(f"order of {dataset}, {how_decided(told)}")
@@ -168,9 +172,12 @@ def savings(told: Mapping[str, Any]) -> str:
 
 def _paid(told: Mapping[str, Any]) -> Iterable[str]:
     looked = told["looked"]
+    seen = f"{looked['rows']:,} rows in {looked['windows']:,} places that were shown to all cuts"
+    if told["checkpoints"] and told["checkpoints"][-1].get("assumed"):
+        seen = f"how many rows passed each cut in the run, as if cuts were independent, and from {seen}"
     yield (
-        f"from {looked['rows']:,} rows in {looked['windows']:,} places: looking at them took "
-        f"{format_seconds(looked['seconds'])}; planning took {format_seconds(told['planning_s'])} in the whole run"
+        f"from {seen}: looking took {format_seconds(looked['seconds'])}; planning took "
+        f"{format_seconds(told['planning_s'])} in the whole run"
     )
     changes = [one for one in told["checkpoints"] if one["changed"]]
     for one in changes[:MOST_CHANGES]:

@@ -149,6 +149,7 @@ def _ordering(dataset: str, result: Result) -> dict[str, Any]:
     data = {
         "dataset": dataset,
         "fixed": told.get("fixed", ""),
+        "why": told.get("why", ""),
         "steps": [],
         "checkpoints": told["checkpoints"],
         "planning_s": told["planning_s"],

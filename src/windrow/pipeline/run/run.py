@@ -136,7 +136,11 @@ class _Run:
 
     def _make_feeder(self) -> RowFeeder:
         supply, options, chunk = self.supply, self.options, self.options.chunk
-        shape = Fixed(chunk) if chunk else CappedUntilReordered(Guided(self.pipeline.costs), self.order.most_s)
+        shape = (
+            Fixed(chunk)
+            if chunk
+            else CappedUntilReordered(Guided(self.pipeline.costs), self.order.most_s, one_unit=True)
+        )
         # What somebody asks for while the run goes on has to be here by then.
         journaled = supply.writer is not None or supply.open_ended or self.inbox is not None
         return RowFeeder(
@@ -166,7 +170,7 @@ class _Run:
                 raise
             return self._again(str(refused))
         self.decisions += [*self.choice.said(), *self.rows.notes, *_about_remote(supply.source, workload.facts)]
-        self._remember(outcome)
+        self._remember()
         if outcome.failure is not None:
             if (self.choice.switched or self.choice.guessed) and isinstance(outcome.failure.exception, EngineError):
                 return self._again(outcome.failure.message)
@@ -220,7 +224,7 @@ class _Run:
             ),
         )
 
-    def _remember(self, outcome: RunOutcome) -> None:
+    def _remember(self) -> None:
         pipeline, accounts = self.pipeline, self.rows.accounts
         pipeline.guards.update(self.order.guards)
         pipeline.remember(accounts)
@@ -229,7 +233,7 @@ class _Run:
             if account.blamed:
                 self.order.fixed[name] = FELL_BACK
                 pipeline.learned.pop(name, None)  # the next run must not begin with what failed
-        pipeline.learned.update(self.order.found_orders(outcome.evidence, plans))
+        pipeline.learned.update(self.order.found_orders(plans))
         pipeline.waited = self.choice.waited
 
     def _again(self, why: str) -> tuple[Result, BaseException | None]:

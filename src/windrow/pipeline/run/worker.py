@@ -16,7 +16,7 @@ import numpy as np
 
 from windrow.blocks.attempts import Attempts
 from windrow.blocks.calls import Caller, Meter
-from windrow.blocks.chunk import Chunk, ChunkRun, Stopped, TooLong
+from windrow.blocks.chunk import Chunk, ChunkRun, Stopped
 from windrow.blocks.columns import ColumnStore
 from windrow.blocks.failing import skipped
 from windrow.blocks.parts import PartRun, UnitOfParts
@@ -32,6 +32,7 @@ from windrow.core.records import (
     RowsReport,
     RunRows,
 )
+from windrow.core.rows import PART_S
 from windrow.engines.base import Outcome, Reading
 from windrow.errors import InternalError
 from windrow.pipeline.run.facts import RunFacts
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windrow.blocks.parts import UnitPart
+    from windrow.blocks.pilot import Pilot
     from windrow.blocks.program import BoundStep, Program
     from windrow.core.records import Plan, Task
     from windrow.data.base import Input, Reader
@@ -49,9 +51,6 @@ if TYPE_CHECKING:
 
 #: Files a worker keeps open: the one being read, the next one inspected, and a little room for retries.
 OPEN_FILES = 4
-
-#: Seconds of rows that are run first of a unit that would take long.
-FIRST_S = 0.1
 
 
 class RowsSide:
@@ -88,11 +87,23 @@ class RowsSide:
         program = self.workload.program(source, reader.info, feed.products)
         return Opened(reader.info.rows, self.workload.opened(source, reader.info, program), identity)
 
-    def _run_rows(self, output: str, payload: RunRows, plan: Plan, ahead: list[PreparedColumns]) -> Outcome:
+    def _run_rows(
+        self, output: str, payload: RunRows, plan: Plan, ahead: list[PreparedColumns], known: Pilot | None = None
+    ) -> Outcome:
         source, reader, program, chunk = self._opened(payload)
-        before = reader.bytes_read
+        before, pilot = reader.bytes_read, known
         attempts = self._attempts(source, program, reader, chunk, plan)
-        attempts.run.most_s, attempts.run.spare = payload.most_s, payload.spare
+        attempts.run.spare = payload.spare
+        if payload.most_s and not program.timed:
+            units = self.workload.facts.borders[source.index]
+            pilot = attempts.pilot(units[chunk.first_unit + 1] - units[chunk.first_unit])
+            if pilot is not None and pilot.is_long(chunk.borders[1] - chunk.borders[0], payload.most_s, PART_S):
+                return self._run_first(output, payload, plan, pilot, reader.bytes_read - before)
+            program.timed = True
+        if pilot is not None:
+            attempts.take(pilot.seen, attempts.run)
+        if known is not None:
+            known.hand_over(attempts.run)
         if ahead:
             prepared = ahead.pop()
             prepared.hand_over(attempts.run)
@@ -102,8 +113,6 @@ class RowsSide:
         try:
             attempts.look(self.workload.facts.borders[source.index])
             made: Any = attempts.partial()
-        except TooLong as slow:
-            return self._run_fewer(output, payload, plan, max(int(FIRST_S / slow.row_s), 1), chunk.borders[1])
         finally:
             attempts.run.release()
             store = attempts.run.store
@@ -120,15 +129,18 @@ class RowsSide:
         gone = skipped(attempts.left_out.values(), payload.rows[0].input, source.label)
         return Outcome({output: made}, RowsReport(evidence, gone), measurement)
 
-    def _run_fewer(self, output: str, payload: RunRows, plan: Plan, count: int, border: int) -> Outcome:
-        """Run the first rows of some that would take long, as a part of their unit, and give the rest back."""
+    def _run_first(self, output: str, payload: RunRows, plan: Plan, pilot: Pilot, read: int) -> Outcome:
+        """Run the rows of a pilot, as a part of their unit, and give the rest back; ``read`` is what was read for it."""
         (rows,) = payload.rows
-        stop = min(rows.start + count, border)
-        if stop == rows.stop:
-            return self._run_rows(output, payload._replace(most_s=0.0), plan, [])
-        fewer = payload._replace(rows=(rows._replace(stop=stop),), part=True, most_s=0.0)
-        done = self._run_rows(output, fewer, plan, [])
-        return done._replace(report=done.report._replace(rest=rows._replace(start=stop)))
+        stop = rows.start + pilot.rows
+        few = payload._replace(rows=(rows._replace(stop=stop),), part=True, most_s=0.0)
+        try:
+            done = self._run_rows(output, few, plan, [], pilot)
+        finally:
+            pilot.run.release()
+        report = done.report._replace(rest=rows._replace(start=stop), row_s=pilot.row_s)
+        measured = done.measurement._replace(bytes_read=done.measurement.bytes_read + read)
+        return done._replace(report=report, measurement=measured)
 
     def _evaluate(self, output: str, payload: EvaluateUnit, parts: tuple[UnitPart, ...]) -> Outcome:
         """Make the partial of a unit from its parts."""

@@ -207,7 +207,8 @@ def order_section(data: Mapping[str, Any]) -> str:
     decided = [told for told in data["ordering"] if told["steps"]]
     parts = []
     if not decided:
-        reasons = "; ".join(dict.fromkeys(why for _, _, why in data["order"] if why)) or "no step ran"
+        whys = [*(why for _, _, why in data["order"]), *(told.get("why") for told in data["ordering"])]
+        reasons = "; ".join(dict.fromkeys(why for why in whys if why)) or "no step ran"
         parts.append(hint(unknown(data) or f"Nothing was decided about the order in this run: {reasons}."))
     elif len(data["ordering"]) > 1:
         parts += [

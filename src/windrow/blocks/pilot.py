@@ -1,0 +1,162 @@
+"""The first rows of a run, of whose steps nothing is known: shown to all steps, few at first and then more.
+
+They say what rows take, and which cuts drop them. Where a unit would take long they are run by themselves, as a part of
+it, so that the order of the steps can be decided before the bulk; what the steps answered is not asked again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from windrow.blocks.calls import Meter, Stopwatch
+from windrow.blocks.failing import quiet
+from windrow.blocks.probe import Look, Place, Seen, Unreadable
+from windrow.blocks.selection import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from windrow.blocks.chunk import ChunkRun
+    from windrow.blocks.probe import Guards
+
+#: Rows that are shown first, after a single one that took no longer than so many seconds: eight tell 30 % from 90 % nearly
+#: always. Then more, to tell what a call costs from what rows do, and how many seconds these may take.
+FIRST_ROWS, HEAVY_S, MORE_ROWS, MORE_S = 8, 1.0, 64, 0.25
+#: Rows at most: shares of them have an error of 1.5 %. And the seconds that they may take.
+MOST_ROWS, MOST_S = 1024, 0.1
+#: Of the rows of a unit, one in so many at most.
+MOST_PART = 4
+#: With fewer rows than this, more of them are shown to the steps that cost little.
+ENOUGH_ROWS = 256
+#: A unit that takes less than so many times what looking took is not worth a part of its own.
+WORTH = 20
+
+
+@dataclass(slots=True)
+class Pilot:
+    """What the first rows have shown."""
+
+    run: ChunkRun
+    look: Look
+    seen: Seen
+    row_s: float  #: what a row is expected to take in the order of the run
+    seconds: float  #: that looking took
+    step_s: dict[str, float]  #: by step: what a row takes
+
+    def is_long(self, unit_rows: int, short_s: float, long_s: float) -> bool:
+        """Say whether a unit takes too long to run it whole: not below ``short_s``, surely above ``long_s``."""
+        unit_s = self.row_s * unit_rows
+        return unit_s > short_s and unit_s > min(long_s, WORTH * self.seconds)
+
+    @property
+    def rows(self) -> int:
+        return len(self.look.rows)
+
+    def hand_over(self, run: ChunkRun) -> None:
+        """Let a run of these rows alone take over the answers, and what was read for them."""
+        length = run.store.length
+        run.store.adopt(self.run.store.excerpt(0, length).give_away())
+        run.known = {
+            name: (Selection(length, rows.positions()), value, self.step_s[name])
+            for name, (rows, value) in self.look.answers.items()
+        }
+        for name in run.program.needed(run.order):
+            read = self.seen.costs[name]
+            run.meters[name] = Meter(bytes_read=read.bytes_read, read_s=read.read_s)
+
+
+def take_pilot(run: ChunkRun, guards: Guards, unit_rows: int) -> Pilot | None:
+    """Look at the first rows of a run; None for few rows, or where they cannot be read, which the run itself will say."""
+    watch, seen = Stopwatch(), Seen()
+    most = min(int(run.borders[1]) // MOST_PART, MOST_ROWS)
+    if most < FIRST_ROWS:
+        return None
+    try:
+        with quiet():
+            look, step_s = _show_more(run, guards, seen, most)
+            row_s = _expected_s(run, look, step_s)
+            if len(look.rows) < min(ENOUGH_ROWS, most):
+                cheap = Look(run, run.store.fork(), np.arange(most), guards)
+                cheap.show(seen.costs, _cheap(run, step_s, most))
+                row_s = _expected_s(run, cheap, step_s)
+                cheap.release()
+    except (Unreadable, MemoryError):
+        return None
+    seen.guards = tuple(look.learned)
+    if look.verdicts:
+        unit = run.chunk.first_unit
+        here = Place(unit, unit_rows, run.start, run.start + len(look.rows))
+        seen.windows[unit] = look.window(here, watch.seconds())
+    return Pilot(run, look, seen, row_s, watch.seconds(), step_s)
+
+
+def _show_more(run: ChunkRun, guards: Guards, seen: Seen, most: int) -> tuple[Look, dict[str, float]]:
+    """Show more and more rows to all steps, while that takes little; return the last look, and what a row takes by step."""
+    size, times = 1, list[tuple[int, dict[str, float]]]()
+    while True:
+        look = Look(run, run.store.fork(), np.arange(size), guards)
+        if not times:
+            look.fetch(Selection(run.store.length, np.arange(most)))
+        before = {name: meter.wall for name, meter in seen.costs.items()}
+        look.show(seen.costs)
+        times.append((size, {name: one.wall - before.get(name, 0.0) for name, one in seen.costs.items()}))
+        larger = _next_size([(rows, sum(walls.values())) for rows, walls in times], most)
+        if larger == size:
+            return look, {name: _row_s([(rows, walls[name]) for rows, walls in times]) for name in seen.costs}
+        look.release()
+        size = larger
+
+
+def _cheap(run: ChunkRun, step_s: Mapping[str, float], rows: int) -> set[str]:
+    """Choose the steps that can be shown many rows in a moment, with all that they read."""
+    found: set[str] = set()
+    left_s = MOST_S
+    for name in sorted(step_s, key=lambda name: step_s[name]):
+        left_s -= rows * step_s[name]
+        if left_s < 0:
+            break
+        found.add(name)
+    for name, step in run.program.steps.items():
+        if any(argument.kind == "made" and argument.source not in found for argument in step.arguments):
+            found.discard(name)
+    return found
+
+
+def _next_size(times: list[tuple[int, float]], most: int) -> int:
+    """Say how many rows to look at next, after so many took so long; as many as before: it is enough."""
+    size, seconds = times[-1]
+    if len(times) == 1:
+        return min(FIRST_ROWS, most) if seconds <= HEAVY_S else size
+    # A first call that took longer than one on more rows has compiled something: nothing is known of rows then.
+    row_s = _row_s(times) if times[-2][1] <= 1.2 * seconds else seconds / size
+    target, allowed_s = (MORE_ROWS, MORE_S) if size < MORE_ROWS else (MOST_ROWS, MOST_S)
+    rows = min(size + (allowed_s / row_s if row_s else most), target, most)
+    return int(rows) if rows >= 2 * size else size
+
+
+def _row_s(times: list[tuple[int, float]]) -> float:
+    """What a row takes, by what calls on more and more rows took: a call may take long whatever its rows."""
+    (first, before), (size, seconds) = times[-2:] if len(times) > 1 else [(0, 0.0), times[0]]
+    return max(seconds - before, 0.0) / (size - first)
+
+
+def _expected_s(run: ChunkRun, look: Look, step_s: Mapping[str, float]) -> float:
+    """What a row takes if only those rows that are left are shown to each step, in the order of the run."""
+    program, count = run.program, len(look.rows)
+    alive = {number: np.ones(count, dtype=bool) for number in range(len(program.lanes))}
+    seconds = 0.0
+    for name in program.needed(run.order):
+        step = program.steps[name]
+        rows = np.zeros(count, dtype=bool)
+        for lane in step.lanes:
+            rows |= alive[lane]
+        seconds += step_s.get(name, 0.0) * float(rows.mean())
+        if step.kind == "cut":
+            for lane in step.lanes:
+                sides = program.lanes[lane].cuts
+                if name in sides:
+                    alive[lane] &= look.passes(name, inverted=sides[name])
+    return seconds

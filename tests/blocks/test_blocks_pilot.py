@@ -1,0 +1,121 @@
+"""The first rows of a run: how many are shown to all steps, that nothing is evaluated twice, and what is found too long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+import windrow as wr
+from windrow.blocks import pilot
+from windrow.blocks.chunk import Chunk, ChunkRun
+from windrow.blocks.pilot import FIRST_ROWS, MOST_ROWS, MOST_S, Pilot, _next_size, take_pilot
+from windrow.pipeline.binding.bind import bind
+
+if TYPE_CHECKING:
+    import pytest
+
+ROWS = 5000
+
+
+def analysis(asked: dict[str, list[int]]) -> wr.Pipeline:
+    made = wr.Pipeline("first rows")
+
+    @made.column
+    def twice(x: Any) -> Any:
+        asked.setdefault("twice", []).append(len(x))
+        return 2 * x
+
+    @made.cut
+    def half(twice: Any) -> Any:
+        asked.setdefault("half", []).append(len(twice))
+        return twice > 1
+
+    @made.cut
+    def third(y: Any) -> Any:
+        asked.setdefault("third", []).append(len(y))
+        return y > 2 / 3
+
+    made.output(lambda twice: float(np.sum(twice)), name="sum")
+    return made
+
+
+def opened(rows: int, asked: dict[str, list[int]]) -> ChunkRun:
+    random = np.random.default_rng(1)
+    data = {"x": random.random(ROWS), "y": random.random(ROWS)}
+    reader = wr.data.open(data).open(0)
+    definition = analysis(asked).definition(0)
+    program = bind(definition, "data", {}, reader.info, "data")
+    chunk = Chunk(0, "data", 0, (0, rows), (0, rows))
+    return ChunkRun(program, reader, chunk, definition.written, {})
+
+
+def test_what_first_rows_were_asked_is_not_asked_again_and_gives_the_same_bits() -> None:
+    asked: dict[str, list[int]] = {}
+    found = take_pilot(opened(ROWS, asked), (), ROWS)
+    assert found is not None
+    assert found.rows == MOST_ROWS
+    assert {name: max(sizes) for name, sizes in asked.items()} == dict.fromkeys(asked, MOST_ROWS)
+    asked.clear()
+    few = opened(found.rows, asked)
+    found.hand_over(few)
+    few.run_steps()
+    assert asked == {}
+    plain = opened(found.rows, {})
+    plain.run_steps()
+    assert few.selections[0].positions().tolist() == plain.selections[0].positions().tolist()
+    assert few.store.made_for("twice")[1].tobytes() == plain.store.made_for("twice")[1].tobytes()
+    rows = {name: (meter.rows_in, meter.rows_out) for name, meter in plain.meters.items()}
+    assert {name: (meter.rows_in, meter.rows_out) for name, meter in few.meters.items()} == rows
+
+
+def test_where_no_order_is_decided_steps_see_the_rows_that_the_cuts_above_leave() -> None:
+    asked: dict[str, list[int]] = {}
+    above = (("third", "half"), ("twice", "none"))
+    found = take_pilot(opened(ROWS, asked), above, ROWS)
+    assert found is not None
+    assert asked["third"][-1] < 0.7 * asked["half"][-1]
+
+
+def test_of_few_rows_none_is_shown_first() -> None:
+    assert take_pilot(opened(4 * FIRST_ROWS - 1, {}), (), ROWS) is None
+
+
+def test_rows_that_take_long_are_few_and_cheap_steps_see_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, list[int]] = {}
+    monkeypatch.setattr(pilot, "MORE_S", 0.0)
+    monkeypatch.setattr(pilot, "_row_s", lambda _: 0.01)
+    monkeypatch.setattr(pilot, "_cheap", lambda *_: {"third"})
+    found = take_pilot(opened(ROWS, asked), (), ROWS)
+    assert found is not None
+    assert asked == {"twice": [1, FIRST_ROWS], "half": [1, FIRST_ROWS], "third": [1, FIRST_ROWS, MOST_ROWS]}
+    assert next(iter(found.seen.windows.values())).size == found.rows == FIRST_ROWS
+
+
+@given(st.floats(0, 2), st.floats(0, 0.1), st.integers(FIRST_ROWS, MOST_ROWS))
+def test_no_more_rows_are_shown_than_their_time_allows(fixed_s: float, row_s: float, most: int) -> None:
+    times: list[tuple[int, float]] = [(1, fixed_s + row_s)]
+    while (size := _next_size(times, most)) != times[-1][0]:
+        assert times[-1][0] < size <= most
+        times.append((size, fixed_s + size * row_s))
+        assert len(times) <= 4
+    rows, seconds = times[-1]
+    assert rows * row_s <= max(FIRST_ROWS * row_s, pilot.MORE_S + FIRST_ROWS * row_s, 64 * row_s + MOST_S) + 1e-9
+    if fixed_s < 0.9:
+        assert rows >= FIRST_ROWS
+        if row_s < 5e-5:
+            assert rows == most  # whatever a call takes by itself
+
+
+@given(st.floats(1e-9, 10), st.floats(1e-6, 1), st.integers(1000, 200_000), st.floats(0.01, 0.5))
+def test_a_unit_is_long_above_half_a_second_or_many_times_what_looking_took(
+    row_s: float, looked_s: float, rows: int, short_s: float
+) -> None:
+    found = Pilot(None, None, None, row_s, looked_s, {})  # type: ignore[arg-type]
+    unit_s = row_s * rows
+    long = found.is_long(rows, short_s, 0.5)
+    assert long or unit_s <= max(0.5, short_s)
+    assert not (long and unit_s <= short_s)
+    assert not (long and unit_s <= 0.5 and unit_s <= pilot.WORTH * looked_s)

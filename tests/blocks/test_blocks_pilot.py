@@ -101,7 +101,7 @@ def test_no_more_rows_are_shown_than_their_time_allows(fixed_s: float, row_s: fl
         assert times[-1][0] < size <= most
         times.append((size, fixed_s + size * row_s))
         assert len(times) <= 4
-    rows, seconds = times[-1]
+    rows, _ = times[-1]
     assert rows * row_s <= max(FIRST_ROWS * row_s, pilot.MORE_S + FIRST_ROWS * row_s, 64 * row_s + MOST_S) + 1e-9
     if fixed_s < 0.9:
         assert rows >= FIRST_ROWS

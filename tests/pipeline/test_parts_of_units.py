@@ -157,7 +157,8 @@ def test_what_a_call_takes_whatever_its_rows_is_no_reason_to_cut(
     fixed: float, per_row: float, tasks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeding, "PART_S", 0.5)
-    monkeypatch.setattr(chunks.ChunkRun, "_time", lambda _run, _step, index: fixed + per_row * len(index))
+    row_s = pilot._row_s
+    monkeypatch.setattr(pilot, "_row_s", lambda times: row_s([(rows, fixed + per_row * rows) for rows, _ in times]))
     result = ran(engine="inline", workers=1)
     assert result.log is not None
     attempts = result.log.count('"event":"attempt"')

@@ -127,6 +127,7 @@ class Program:
     #: steps that still have to be shown to be row-pure (shared by all programs of a pipeline)
     unchecked: set[str] = field(default_factory=set)
     timed: bool = False  #: it is known how long its rows take
+    row_s: dict[str, float] = field(default_factory=dict)  #: what a row of a step takes, as far as it was tried
     #: what steps took in chunks that had threads to spare, and steps that gain nothing from these
     measured: dict[str, Meter] = field(default_factory=dict)
     alone: set[str] = field(default_factory=set)

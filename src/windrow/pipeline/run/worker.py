@@ -97,6 +97,7 @@ class RowsSide:
         if payload.most_s and not program.timed:
             units = self.workload.facts.borders[source.index]
             pilot = attempts.pilot(units[chunk.first_unit + 1] - units[chunk.first_unit])
+            program.row_s.update(pilot.step_s if pilot is not None else {})
             if pilot is not None and pilot.is_long(chunk.borders[1] - chunk.borders[0], payload.most_s, PART_S):
                 return self._run_first(output, payload, plan, pilot, reader.bytes_read - before)
             program.timed = True

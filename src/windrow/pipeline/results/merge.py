@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.blocks.program import NOMINAL
@@ -40,8 +40,7 @@ def merge(*results: Result) -> Result:
 
     Raises if rows are in more than one of them, or if they are not of the same analysis.
     """
-    given: Sequence[Any] = results
-    wrong = [type(one).__name__ for one in given if not isinstance(one, Result)]
+    wrong = [type(one).__name__ for one in cast("Sequence[Any]", results) if not isinstance(one, Result)]
     if wrong or not results:
         raise UsageError(f"merge takes results, got {', '.join(wrong) or 'none'}")
     first = results[0]
@@ -83,7 +82,7 @@ def merge(*results: Result) -> Result:
         reads=[read for result in results for read in result.reads],
         bytes_read=sum(result.bytes_read for result in results),
         seconds=sum(result.seconds for result in results),
-        account={name: sum(r.account.get(name, 0.0) for r in results) for result in results for name in result.account},
+        account=add_by_key(result.account for result in results),
         engine=" and ".join(_distinct((result.engine,) for result in results)),
         workers=max(result.workers for result in results),
         interrupted=any(result.interrupted for result in results),

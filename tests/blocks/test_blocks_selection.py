@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from windrow.blocks.selection import Selection, everything, keep, union
+from windrow.blocks.selection import Selection, everything, keep, keep_packed, row_set, union
 
 Mask = NDArray[np.bool_]
 lengths = st.integers(0, 12)
@@ -86,3 +86,40 @@ def test_cut_at_counts_rows_before_each_border(data: st.DataObject, length: int)
     borders = np.array(sorted({0, length, *inner}), dtype=np.int64)
     ends = selected(mask, data.draw(st.booleans())).cut_at(borders)
     assert ends.tolist() == [int(mask[:border].sum()) for border in borders]
+
+
+@given(st.data(), st.integers(1, 200), st.booleans())
+def test_packed_selections_are_the_same(data: st.DataObject, length: int, as_none: bool) -> None:
+    outer, inner = data.draw(masks(length)), data.draw(masks(length))
+    whole, wide = everything(length), selected(outer, as_none)
+    narrow, same = keep_packed(wide, inner), keep(wide, inner, whole)
+    borders = np.array([0, length // 3, length])
+    for _ in range(2):  # as it is, and after positions were asked for
+        assert narrow.count == same.count
+        assert narrow.cut_at(borders).tolist() == same.cut_at(borders).tolist()
+        assert [narrow.has(row) for row in range(length)] == (outer & inner).tolist()
+        assert row_set(narrow, 0).rows().tolist() == row_set(same, 0).rows().tolist()
+        assert (
+            mask_of(union([narrow, Selection(length, np.arange(1))]))
+            == mask_of(union([same, Selection(length, np.arange(1))]))
+        ).all()
+        assert narrow.positions().tolist() == same.positions().tolist()
+        within = narrow.within(wide)
+        assert (within is None) == (narrow.count == wide.count)
+        assert within is None or wide.positions()[within].tolist() == same.positions().tolist()
+        narrow.pack()
+    assert narrow is wide or narrow.nbytes == -(-length // 8)
+    assert keep_packed(wide, np.ones(length, dtype=bool)) is wide
+
+
+def test_positions_are_packed_where_bits_are_less() -> None:
+    few, many = Selection(6400, np.arange(100)), Selection(6400, np.arange(101))
+    for selection in (few, many, everything(6400)):
+        selection.pack()
+    assert few.nbytes == 800
+    assert many.nbytes == 800
+    assert many.positions().tolist() == list(range(101))
+    assert many.nbytes == 800 + 808
+    many.pack()
+    assert many.nbytes == 800
+    assert everything(6400).nbytes == 0

@@ -20,7 +20,7 @@ from windrow.blocks.fragments import SavedPart, write_down
 from windrow.blocks.outputs import Leaf, evaluate_outputs, merge_leaves
 from windrow.blocks.purity import check_row_purity
 from windrow.blocks.results import UpDown, Verdict, fewer_rows
-from windrow.blocks.selection import RowSet, Selection, everything, keep, row_set, union
+from windrow.blocks.selection import RowSet, Selection, everything, keep, keep_packed, row_set, union
 from windrow.blocks.side_by_side import answer_ahead, remember_costs, take_over
 from windrow.blocks.tree import Nodes, grow
 from windrow.errors import RowPurityError, StepError, error_text
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 class Stopped(Exception):
     """The run ends and does not wait for this chunk."""
+
+
+#: Positions of rows that the lanes of a chunk may hold at once, 256 MB of them; beyond it they are packed.
+MOST_POSITIONS = 32_000_000
 
 
 @dataclass(slots=True)
@@ -196,6 +200,17 @@ class ChunkRun:
         """Give the rows that any of some lanes still wants."""
         return union([self.selections[lane] for lane in lanes])
 
+    def pack(self, *selections: Selection) -> None:
+        """Let go of the positions of rows that are not needed for now, where those of all lanes would take too much."""
+        if self.is_tight:
+            for selection in selections:
+                selection.pack()
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether selections are packed."""
+        return len(self.selections) * self.store.length > MOST_POSITIONS
+
     def execute(self, step: BoundStep) -> None:
         """Evaluate a step on the rows of its lanes, keep its column and shrink the lanes of a cut."""
         rows = self.alive(step.lanes)
@@ -308,24 +323,32 @@ class ChunkRun:
         """Take the rows out of the lanes that a cut rejects, and count."""
         nan = None if verdict is None else self.nan_rows(step, rows)
         after: dict[tuple[int, bool], Selection] = {}
+        sides: dict[bool, NDArray[np.bool_]] = {}  #: by whether inverted: of all rows of the chunk
         for lane_number in step.lanes:
             lane = self.program.lanes[lane_number]
             if step.name not in lane.cuts:
                 continue
             before, inverted = self.selections[lane_number], lane.cuts[step.name]
             key = (id(before), inverted)
-            if key not in after:
+            if key not in after and verdict is not None and self.is_tight:
+                if inverted not in sides:
+                    sides[inverted] = np.zeros(self.store.length, dtype=bool)
+                    sides[inverted][rows.positions()] = verdict.side(inverted)
+                after[key] = keep_packed(before, sides[inverted])
+            elif key not in after:
                 after[key] = before if verdict is None else keep(before, verdict.side(inverted), rows)
             passed = self.selections[lane_number] = after[key]
             if self.watched is not None and before.has(self.watched) and not passed.has(self.watched):
                 self.removed[lane_number] = step.name
             if lane.hidden:
+                self.pack(before, passed)
                 continue  # only its end counts
             undefined = None
             if verdict is not None and verdict.undefined is not None:
                 undefined = keep(before, verdict.undefined, rows)
             odd = None if nan is None else keep(before, nan, rows)
             self.counts.record_cut(lane_number, step.name, before, passed, undefined, odd)
+            self.pack(before, passed)
 
     def _pass_all(self, cut: str) -> None:
         """Fill the lines of a cut that does not apply to this dataset: it passes every row."""
@@ -333,6 +356,7 @@ class ChunkRun:
             if cut in lane.declared and not lane.hidden:
                 rows = self.selections[lane_number]
                 self.counts.record_cut(lane_number, cut, rows, rows)
+                self.pack(rows)
 
     # -- outputs -----------------------------------------------------------------------------
 

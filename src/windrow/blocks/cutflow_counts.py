@@ -142,6 +142,7 @@ class CountRecorder:
         for number, region in self._regions.items():
             weights = end_weights(program, program.lanes[number])
             self._fill(ANY_ORDER, region, END, run.rows, run.selections[number], weights)
+            run.pack(run.selections[number])
         if program.initial_weights is None:
             return
         for number, lane in enumerate(program.lanes):
@@ -149,6 +150,7 @@ class CountRecorder:
                 self._new(ANY_ORDER, all_weights(lane.region), lines=1)
                 rows = run.selections[number]
                 self._fill(ANY_ORDER, all_weights(lane.region), 0, run.rows, rows, program.weights)
+                run.pack(rows)
         self._new(ANY_ORDER, all_weights(ALL_ROWS), lines=1)
         self._fill(ANY_ORDER, all_weights(ALL_ROWS), 0, run.rows, run.rows, program.initial_weights)
 

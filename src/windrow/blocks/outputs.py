@@ -169,6 +169,7 @@ def evaluate_outputs(run: ChunkRun) -> list[dict[OutputKey, Value]]:
             meter.read_s += together.read_s / count
             with meter.reading(run.store):
                 _evaluate(run, output, selection, results, meter, finder)
+        run.pack(selection)
     return results
 
 

@@ -220,6 +220,7 @@ class UnitOfParts:
             mine = [one.selections[lane] for one in runs]
             key = tuple(map(id, mine))
             run.selections[lane] = known.get(key) or known.setdefault(key, _joined(mine))
+            run.pack(run.selections[lane], *mine)
         for name in {name: None for one in runs for name in one.answers if name not in self.program.cuts}:
             homes, values, _ = zip(*(one.answers[name] for one in runs if name in one.answers), strict=True)
             order = np.argsort(np.concatenate([home.positions() for home in homes]))

@@ -314,6 +314,7 @@ def test_parts_of_one_unit_that_ran_in_different_orders() -> None:
 
     data = {"x": np.random.default_rng(5).random(300)}
     expected = analysis.run(data, engine="inline", order="written", progress=False)
+    seen.clear()
     moved = analysis.run(data, engine="inline", order=["w", "pairs", "low", "high"], chunk=20, progress=False)
     assert len(moved.cutflow["r"]._counts) == 3  # two orders, and what is the same in all
     assert bits(moved.outputs) == bits(expected.outputs)

@@ -455,8 +455,6 @@ def test_a_worker_that_begins_later_does_not_check_what_others_have_checked(tmp_
     assert result["total"] == 3 * sum(range(4_000))
     calls = [line.split() for line in log.read_text().splitlines()]
     first, second = dict.fromkeys(pid for pid, _ in calls)
-    halves = {
-        pid: [int(rows) for own, rows in calls if own == pid and 64 < int(rows) < 1_000] for pid in (first, second)
-    }
+    halves = {pid: [int(rows) for own, rows in calls if own == pid and int(rows) == 128] for pid in (first, second)}
     assert len(halves[first]) == 2  # two halves of a sample
     assert halves[second] == []

@@ -275,9 +275,10 @@ class Result(Mapping[str, Any]):
             f"{format_count(self.ledger.done)} rows in {format_seconds(self.seconds)} "
             f"({format_count(self.rows_per_second)} rows/s), {format_bytes(self.bytes_read)} read"
         )
-        whole = sum(self.account.values())
-        shares = [f"{name} {s / whole:.0%}" for name, s in self.account.items() if s >= 0.01 * whole]
-        lines += ["time: " + ", ".join(shares)] if shares else []
+        if whole := sum(self.account.values()):
+            shown = {name: self.account[name] for name in ("steps", "outputs", "reading", "trials, checks and counts")}
+            shown["all else"] = whole - sum(shown.values())  # the report has each
+            lines.append("time: " + ", ".join(f"{name} {spent / whole:.0%}" for name, spent in shown.items()))
         lines += [f"- {decision}" for decision in self.decisions]
         lines += order_lines(self.ordering, self.order)
         lines += [f"guard: {step!r} runs after {cut!r}, learned" for step, cut in self.guards]

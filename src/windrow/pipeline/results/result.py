@@ -278,7 +278,7 @@ class Result(Mapping[str, Any]):
         if whole := sum(self.account.values()):
             shown = {name: self.account[name] for name in ("steps", "outputs", "reading", "trials, checks and counts")}
             shown["all else"] = whole - sum(shown.values())  # the report has each
-            lines.append("time: " + ", ".join(f"{name} {spent / whole:.0%}" for name, spent in shown.items()))
+            lines.append("time: " + ", ".join(f"{name} {format_seconds(spent)}" for name, spent in shown.items()))
         lines += [f"- {decision}" for decision in self.decisions]
         lines += order_lines(self.ordering, self.order)
         lines += [f"guard: {step!r} runs after {cut!r}, learned" for step, cut in self.guards]

@@ -21,12 +21,20 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="worker processes are watched through Linux's /proc")
 
 
+OTHERS: list[psutil.Process] = []  #: children that were there before a test: of other tests in the same process
+
+
+def new_children() -> list[psutil.Process]:
+    return [one for one in psutil.Process().children(recursive=True) if one not in OTHERS]
+
+
 @pytest.fixture(autouse=True)
 def keeping(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(kept, "KEEPING", True)
+    OTHERS[:] = psutil.Process().children(recursive=True)
     yield
     kept.stop_kept()
-    assert psutil.Process().children() == []
+    assert new_children() == []
 
 
 def analysis() -> wr.Pipeline:
@@ -53,7 +61,7 @@ def run() -> wr.Result:
 
 def server() -> int:
     """The only process that is left between two runs."""
-    (left,) = psutil.Process().children(recursive=True)
+    (left,) = new_children()
     return int(left.pid)
 
 

@@ -93,7 +93,7 @@ class Selection:
     def has(self, row: int) -> bool:
         index = self._index
         if index is None:
-            return bool(self.mask()[row])
+            return self._bits is None or bool(self.mask()[row])
         place = index.searchsorted(row)
         return bool(place < len(index) and index[place] == row)
 

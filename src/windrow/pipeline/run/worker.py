@@ -94,6 +94,12 @@ class RowsSide:
         before, pilot = reader.bytes_read, known
         attempts = self._attempts(source, program, reader, chunk, plan)
         attempts.run.spare = payload.spare
+        if ahead:
+            prepared = ahead.pop()
+            prepared.hand_over(attempts.run)
+            before -= prepared.bytes_read
+            self.workload.note_reads(source.index, prepared.reads)
+            del prepared  # or it would stay in memory with the traceback of a failure
         if payload.most_s and not program.timed:
             units = self.workload.facts.borders[source.index]
             pilot = attempts.pilot(units[chunk.first_unit + 1] - units[chunk.first_unit])
@@ -105,12 +111,6 @@ class RowsSide:
             attempts.take(pilot.seen, attempts.run)
         if known is not None:
             known.hand_over(attempts.run)
-        if ahead:
-            prepared = ahead.pop()
-            prepared.hand_over(attempts.run)
-            before -= prepared.bytes_read
-            self.workload.note_reads(source.index, prepared.reads)
-            del prepared  # or it would stay in memory with the traceback of a failure
         try:
             attempts.look(self.workload.facts.borders[source.index])
             made: Any = attempts.partial()

@@ -228,3 +228,12 @@ def test_long_lists_are_not_copied_piece_by_piece(monkeypatch: pytest.MonkeyPatc
         assert made == thing
         assert made is not thing
     assert own_copy((1, "a"), {}) == (1, "a")
+
+
+@pytest.mark.parametrize(
+    "make_value", [lambda n: [n], lambda n: (n, [n]), lambda n: {"n": [n]}, lambda n: np.full(3, n)]
+)
+def test_values_that_are_gone_are_not_taken_for_others(make_value: Any) -> None:
+    memo: dict[int, Any] = {}
+    copies = [own_copy(make_value(number), memo) for number in range(100)]  # each may get the id of the one before
+    assert [repr(one) for one in copies] == [repr(make_value(number)) for number in range(100)]

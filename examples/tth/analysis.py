@@ -10,7 +10,7 @@ to which proposition is in ``PROPOSITIONS``. The README says what is from the pa
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,8 +69,10 @@ CHI2, TT_MASS, LB_MASS, OPENING, BB_MASS = range(5)
 ACCURACY = 0.01 / 2.58
 #: Random numbers per sample: 6 objects x 4, missing momentum 2, directions of both neutrinos 2, masses of top and W.
 DRAWS = 30
-#: Events that are reconstructed together: the arrays of a sample stay in the cache.
-TOGETHER = 512
+#: Samples whose numbers are drawn together: 15 kB per event.
+DRAWN = 64
+#: Samples of events that are reconstructed together: their arrays stay in the cache.
+TOGETHER = 256
 
 
 # -- light propositions ------------------------------------------------------------------------
@@ -303,15 +305,22 @@ def reconstruct(leptons, jets, ranked, missing, stream, *, samples, candidates, 
     objects = np.ascontiguousarray(objects.transpose(2, 1, 0))  # component, object, row
     missing = np.ascontiguousarray(missing.T)
     directions = np.linspace(-1.0, 1.0, scans) if scans > 1 else np.zeros(1)
-    random = np.zeros((DRAWS, rows))
     best = np.full((5, rows), np.inf)
-    for number in range(max(samples, 1)):
-        if samples:
-            random = np.ascontiguousarray(stream.normal(size=DRAWS, draw=number).T)
-        for start in range(0, rows, TOGETHER):
+    # Few events have many samples at a time: a call costs what its events do, not what it takes to begin each sample.
+    at_once = max(TOGETHER // max(rows, 1), 1)
+    for first in range(0, max(samples, 1), DRAWN):
+        count = max(min(samples - first, DRAWN), 1)
+        drawn = stream.normal(size=DRAWS * count, draw=first // DRAWN) if samples else np.zeros((rows, DRAWS))
+        random = drawn.reshape(rows, count, DRAWS)
+        for start, number in product(range(0, rows, TOGETHER), range(0, count, at_once)):
             part = slice(start, start + TOGETHER)
-            found = sample(objects[..., part], missing[:, part], random[:, part], ways, directions)
-            np.copyto(best[:, part], found, where=found[CHI2] < best[CHI2, part])
+            blur = random[part, number : number + at_once].transpose(2, 1, 0)  # random number, sample, row
+            times = blur.shape[1]
+            found = sample(
+                np.tile(objects[..., part], times), np.tile(missing[:, part], times), blur.reshape(DRAWS, -1), ways, directions
+            )  # fmt: skip
+            for one in np.split(found, times, axis=1):
+                np.copyto(best[:, part], one, where=one[CHI2] < best[CHI2, part])
     return np.ascontiguousarray(best.T)
 
 

@@ -98,8 +98,39 @@ def test_every_sample_takes_30_random_numbers() -> None:
     for name, extra in (("tops", ()), ("tth", (np.full((rows, 5), np.inf), np.full(rows, 125.0)))):
         stream = Counting(rows)
         steps[name].function(leptons, jets, ranked, missing, *extra, rng=lambda _, s=stream: s)
-        assert stream.asked == [(30, draw) for draw in range(4)]
+        assert stream.asked == [(4 * 30, 0)]
     assert tth.SAMPLES == {"as": 0, "sci": 1024, "scinp": 128}
+
+
+def test_a_reconstruction_costs_what_its_events_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few events are as cheap as their share of many, and have the same answers in other company."""
+    rows, done = 600, list[int]()
+    numbers = np.random.default_rng(2)
+    leptons, jets = numbers.normal(0, 50, (rows, 2, 4)), numbers.normal(0, 50, (rows, 6, 4))
+    ranked = np.argsort(numbers.random((rows, 6)), axis=1)
+    missing = numbers.normal(0, 40, (rows, 2))
+    original = tth.sample
+
+    def counted(objects: Any, *others: Any) -> Any:
+        done.append(objects.shape[-1])
+        return original(objects, *others)
+
+    monkeypatch.setattr(tth, "sample", counted)
+
+    def answers(start: int, stop: int) -> Any:
+        done.clear()
+        part = slice(start, stop)
+        stream = wr.random.Rng(0, np.arange(start, stop, dtype=np.uint64), stop - start)("pair")
+        how = {"samples": 100, "candidates": 2, "scans": 1}
+        found = tth.reconstruct(leptons[part], jets[part], ranked[part], missing[part], stream, **how)
+        assert sum(done) == 100 * (stop - start)
+        assert max(done) <= tth.TOGETHER
+        return found
+
+    every = answers(0, rows)
+    for start, stop, calls in ((0, 1, 2), (5, 8, 2), (300, 390, 50), (0, 300, 200)):
+        assert np.array_equal(answers(start, stop), every[start:stop])
+        assert len(done) == calls
 
 
 def test_more_samples_never_explain_an_event_worse(events: dict[str, Any]) -> None:

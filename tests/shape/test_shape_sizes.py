@@ -194,6 +194,36 @@ def test_parts_are_as_long_as_they_may_be_unless_calls_would_take_most_of_it() -
     assert rows(waiting, 0.1, steps=steps) == rows(task, 0.1, steps=steps)
 
 
+def test_further_parts_are_made_where_their_calls_cost_little() -> None:
+    cheap, dear = (("step", affine(fixed, 0.01, [10, 50])) for fixed in (0.0, 1.0))
+
+    def rows(left: int, *steps: tuple[str, StepCost]) -> int:
+        return Guided().rows(request(parts=True, known=left, costs=affine(0.0, 0.01, [50, 50]), steps=steps))
+
+    assert rows(10_000, cheap) == MOST_S / 0.01
+    assert rows(400, cheap) == 100  # half of an even share, so that all end together
+    assert rows(20, cheap) == 8 == QUEUE_S / 0.01
+    assert rows(10_000, dear) == pytest.approx(900, abs=1)  # nine tenths of the time for rows
+    assert rows(400, dear) == 200  # but no more than an even share
+    # Before the order is decided half is enough.
+    until = CappedUntilReordered(Guided(), lambda _: 0.1)
+    until_rows = until.rows(request(parts=True, known=10_000, costs=affine(0.0, 0.01, [50, 50]), steps=(dear,)))
+    assert until_rows == pytest.approx(100, abs=1)
+
+
+@given(st.integers(1, 16), st.integers(1, 5000), st.floats(0, 2), st.floats(1e-4, 0.1))
+def test_parts_cover_a_unit_in_few_tasks_of_which_none_is_above_an_even_share(
+    workers: int, left: int, fixed: float, per_row: float
+) -> None:
+    steps, costs, tasks = (("step", affine(fixed, per_row, [10, 50])),), affine(fixed, per_row, [10, 50]), 0
+    most = left * per_row / MOST_S + 40 * workers
+    while left:
+        rows = Guided().rows(request(parts=True, workers=workers, known=left, costs=costs, steps=steps))
+        assert 1 <= rows <= max(left / workers, 1)
+        left, tasks = left - rows, tasks + 1
+    assert tasks <= most
+
+
 def test_parts_until_the_order_is_decided_may_be_one_row() -> None:
     long = affine(0.0, 1.0, [1, 2])
     assert CappedUntilReordered(Guided(), lambda _: 0.1).rows(request(parts=True, costs=long)) == 1

@@ -39,14 +39,14 @@ def fit(cost: StepCost | CostSums) -> tuple[float, float]:
     return fixed, per_row
 
 
-def rows_within(request: ShapeRequest, costs: StepCost | CostSums, seconds: float) -> float:
-    """Give the rows of a task that takes so long; of a part of a unit, so many that at least half of its time goes into rows."""
+def rows_within(request: ShapeRequest, costs: StepCost | CostSums, seconds: float, calls: float = 0.5) -> float:
+    """Give the rows of a task that takes so long; of a part of a unit, so many that calls take at most such a share of it."""
     if not request.parts:
         return seconds * costs.rows_in / max(costs.wall, 1e-9)
     fixed, per_row = fit(costs)
     if not per_row:
         return float("inf")
-    return max(max(seconds - fixed, fixed) / per_row, _least_rows(request.steps))
+    return max(max(seconds - fixed, fixed) / per_row, _least_rows(request.steps) * (1 / calls - 1))
 
 
 def _least_rows(steps: Iterable[tuple[str, StepCost]]) -> float:

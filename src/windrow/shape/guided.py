@@ -32,6 +32,9 @@ LEAST_ROWS = 1_000_000
 #: little lost when a worker is.
 MOST_S = 2.0
 
+#: Share of the steps' time in a part of a unit that calls may take, whatever its rows: every further part pays for them again.
+CALLS = 0.1
+
 #: Rows of a task at most before anything is known of its cost: two canonical units, so that an
 #: analysis of 100 us per row is seen to move after half a minute.
 FIRST_ROWS = 262_144
@@ -76,13 +79,16 @@ class Guided(Queued):
         if not costs.calls:
             costs = self._remembered.get(request.category) or costs
         want = min(max(left / (2 * workers), enough_rows(costs), LEAST_ROWS), MOST_ROWS)
-        if costs.rows_in:
+        # With so many rows each, counting what they are at, all workers would end together.
+        level = (left + request.running) / workers
+        if costs.rows_in and request.parts:
+            least = rows_within(request, costs, QUEUE_S, CALLS)
+            want = max(min(want, level / 2, rows_within(request, costs, MOST_S)), least)
+        elif costs.rows_in:
             want = min(want, rows_within(request, costs, MOST_S))
         else:
             part = FIRST_SHARE if request.running else FIRST_SHARE / 2
             want = min(want, FIRST_ROWS, max(part * left, request.unit, FIRST_LEAST))
-        # With so many rows each, counting what they are at, all workers would end together.
-        level = (left + request.running) / workers
         if level < CRUMBS * want:
             want = level
         # The source snaps down to units, this makes it the nearest.

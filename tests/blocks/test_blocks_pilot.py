@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,9 +14,6 @@ from windrow.blocks import pilot
 from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.pilot import FIRST_ROWS, MOST_ROWS, MOST_S, Pilot, _next_size, take_pilot
 from windrow.pipeline.binding.bind import bind
-
-if TYPE_CHECKING:
-    import pytest
 
 ROWS = 5000
 
@@ -94,7 +92,7 @@ def test_rows_that_take_long_are_few_and_cheap_steps_see_more(monkeypatch: pytes
     assert next(iter(found.seen.windows.values())).size == found.rows == FIRST_ROWS
 
 
-@given(st.floats(0, 2), st.floats(0, 0.1), st.integers(FIRST_ROWS, MOST_ROWS))
+@given(st.floats(0, 9), st.floats(0, 0.1), st.integers(FIRST_ROWS, MOST_ROWS))
 def test_no_more_rows_are_shown_than_their_time_allows(fixed_s: float, row_s: float, most: int) -> None:
     times: list[tuple[int, float]] = [(1, fixed_s + row_s)]
     while (size := _next_size(times, most)) != times[-1][0]:
@@ -102,11 +100,19 @@ def test_no_more_rows_are_shown_than_their_time_allows(fixed_s: float, row_s: fl
         times.append((size, fixed_s + size * row_s))
         assert len(times) <= 4
     rows, _ = times[-1]
-    assert rows * row_s <= max(FIRST_ROWS * row_s, pilot.MORE_S + FIRST_ROWS * row_s, 64 * row_s + MOST_S) + 1e-9
-    if fixed_s < 0.9:
-        assert rows >= FIRST_ROWS
-        if row_s < 5e-5:
-            assert rows == most  # whatever a call takes by itself
+    first_s = pilot.MORE_S if fixed_s + row_s <= pilot.HEAVY_S else pilot.HEAVY_S
+    assert rows * row_s <= max(first_s + FIRST_ROWS * row_s, 64 * row_s + MOST_S) + 1e-9
+    assert rows >= FIRST_ROWS  # whatever a call takes by itself
+    if row_s < 5e-5:
+        assert 2 * rows > most
+
+
+@pytest.mark.parametrize(("seconds", "rows"), [((0.9, 7.2), 8), ((1.5, 3.0), 2), ((20.0,), 1), ((5.0, 0.02, 0.5), 64)])
+def test_rows_that_take_long_are_few_and_a_first_call_is_not_all(seconds: tuple[float, ...], rows: int) -> None:
+    times: list[tuple[int, float]] = [(1, seconds[0])]
+    for took in seconds[1:]:
+        times.append((_next_size(times, MOST_ROWS), took))
+    assert times[-1][0] == _next_size(times, MOST_ROWS) == rows
 
 
 @given(st.floats(1e-9, 10), st.floats(1e-6, 1), st.integers(1000, 200_000), st.floats(0.01, 0.5))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: Rows that are shown first, after a single one that took no longer than so many seconds: eight tell 30 % from 90 % nearly
 #: always. Then more, to tell what a call costs from what rows do, and how many seconds these may take.
 FIRST_ROWS, HEAVY_S, MORE_ROWS, MORE_S = 8, 1.0, 64, 0.25
+#: A single row that took no longer than this is followed by two: it may have been the call that took so long, or compiling.
+HEAVIER_S = 10.0
 #: Rows at most: shares of them have an error of 1.5 %. And the seconds that they may take.
 MOST_ROWS, MOST_S = 1024, 0.1
 #: Of the rows of a unit, one in so many at most.
@@ -129,10 +131,12 @@ def _next_size(times: list[tuple[int, float]], most: int) -> int:
     """Say how many rows to look at next, after so many took so long; as many as before: it is enough."""
     size, seconds = times[-1]
     if len(times) == 1:
-        return min(FIRST_ROWS, most) if seconds <= HEAVY_S else size
+        return min(FIRST_ROWS if seconds <= HEAVY_S else 2 if seconds <= HEAVIER_S else 1, most)
     # A first call that took longer than one on more rows has compiled something: nothing is known of rows then.
     row_s = _row_s(times) if times[-2][1] <= 1.2 * seconds else seconds / size
     target, allowed_s = (MORE_ROWS, MORE_S) if size < MORE_ROWS else (MOST_ROWS, MOST_S)
+    if size < FIRST_ROWS:
+        allowed_s = HEAVY_S
     rows = min(size + (allowed_s / row_s if row_s else most), target, most)
     return int(rows) if rows >= 2 * size else size
 

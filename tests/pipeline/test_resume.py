@@ -163,7 +163,17 @@ def said(result: Any) -> dict[str, Any]:
         for region in result.regions
         for number in range(len(result.kept.files))
     }
-    return {"outputs": outputs, "cutflow": result.cutflow.as_dict(), "kept": kept}
+    return {"outputs": outputs, "cutflow": without_estimates(result.cutflow.as_dict()), "kept": kept}
+
+
+def without_estimates(table: Any) -> Any:
+    """Leave out tables of the written order that are estimated or missing: which rows were shown to all cuts is chance."""
+    if not isinstance(table, dict):
+        return table
+    lines = table.get("written", ())
+    if lines is None or any(line["kind"] == "estimated" for line in lines):
+        table = {name: value for name, value in table.items() if name not in ("written", "why_no_written")}
+    return {name: without_estimates(value) for name, value in table.items()}
 
 
 def calls(result: Any) -> set[str]:

@@ -93,7 +93,9 @@ def own_copy(value: Any, memo: dict[int, Any]) -> Any:
     except Exception:  # noqa: BLE001 - a connection, a lock: there is no other one
         made = value
     memo[id(value)] = made
-    memo.setdefault(id(memo), []).append(value)  # as deepcopy does: or another value could have its id while the memo lives
+    memo.setdefault(id(memo), []).append(
+        value
+    )  # as deepcopy does: or another value could have its id while the memo lives
     return made
 
 

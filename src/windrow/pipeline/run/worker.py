@@ -107,8 +107,8 @@ class RowsSide:
             if pilot is not None and pilot.is_long(chunk.borders[1] - chunk.borders[0], payload.most_s, PART_S):
                 return self._run_first(output, payload, plan, pilot, reader.bytes_read - before)
             program.timed = True
-        if pilot is not None:
-            attempts.take(pilot.seen, attempts.run)
+        if pilot is not None and pilot.row_s * (chunk.borders[1] - chunk.borders[0]) > payload.most_s:
+            attempts.take(pilot.seen, attempts.run)  # in a shorter run there is nothing to decide from it
         if known is not None:
             known.hand_over(attempts.run)
         try:

@@ -98,7 +98,9 @@ class ChainReader:
             low = max(start, firsts[number])
             high = min(stop, firsts[number + 1])
             if low < high or start == stop:
-                parts.append(self._read(number, columns, low - firsts[number], high - firsts[number]))
+                reader = self._reader(number)
+                parts.append(reader.read(columns, low - firsts[number], high - firsts[number]))
+                reader.reads.clear()  # they count this file's rows, which nobody else does
             number += 1
         return {name: concatenate([part[name] for part in parts]) for name in columns}
 
@@ -118,8 +120,9 @@ class ChainReader:
             return {name: ak.Array(option_of(index, ak.to_layout(values[name]))) for name in columns}
         if len(have) == len(next(iter(values.values()))) and np.array_equal(places, np.arange(len(have))):
             return values
-        kinds = self.known.columns
-        return {name: _gathered(values[name], places, kinds[name].kind) for name in columns}
+        taken = {name: values[name][places] for name in columns}
+        jagged = {name for name in columns if self.known.columns[name].kind == "jagged"}
+        return {name: native_lists(column) if name in jagged else column for name, column in taken.items()}
 
     def _scattered(self, columns: Sequence[str], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], dict[str, Any]]:
         """Read the clusters these rows lie in; return where the rows stand in what was read."""
@@ -143,12 +146,6 @@ class ChainReader:
                     low, high = places[run[0]], places[run[-1] + 1] - 1
                     ranges.append((int(wanted[low]), int(wanted[high]) + 1))
         return ranges
-
-    def _read(self, number: int, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
-        reader = self._reader(number)
-        out = reader.read(columns, start, stop)
-        reader.reads.clear()  # they count this file's rows, which nobody else does
-        return out
 
     def _reader(self, number: int) -> Reader:
         reader = self._readers.get(number)
@@ -176,11 +173,6 @@ class ChainReader:
     def close(self) -> None:
         while self._readers:
             self._close(self._readers.popitem()[1])
-
-
-def _gathered(values: Any, places: NDArray[np.int64], kind: str) -> Any:
-    taken = values[places]
-    return native_lists(taken) if kind == "jagged" else taken
 
 
 class IdentityIndex:

@@ -124,13 +124,47 @@ class JoinedSource:
             option=self.missing == "none",
         )
         friend = ChainReader(self.friend, known)
-        if self.on is None:
-            first = self._first_row(item, mine, reader.info.rows, known)
-            return JoinedReader(
-                item.label, reader, friend, columns, lambda names, a, b: friend.read(names, first + a, first + b)
+        first = self._first_row(item, mine, reader.info.rows, known) if self.on is None else 0
+
+        def fetch(names: Sequence[str], start: int, stop: int) -> dict[str, Any]:
+            if self.on is None:
+                return friend.read(names, first + start, first + stop)
+            # By what the files are, too: the source may outlive them.
+            key = (item.index, reader.info.identity, known.identities)
+            rows = self._known.matches.get(key, lambda: self._match(self.on or (), item, reader, friend))
+            return friend.take(names, rows[start:stop], option=self.missing == "none")
+
+        return JoinedReader(item.label, reader, friend, columns, fetch)
+
+    def _match(self, on: Sequence[str], item: Input, reader: Reader, friend: ChainReader) -> NDArray[np.int64]:
+        """Find the friend's rows with the same identity, for a whole file, so that errors do not depend on cuts."""
+        index = self._known.indexes.get((friend.known.inputs, friend.known.identities), lambda: self._index(on, friend))
+        values = reader.read(on, 0, reader.info.rows)
+        mine = [values[name] for name in on]
+        rows = index.find(mine)
+        lacking = np.flatnonzero(rows < 0)
+        if len(lacking) and self.missing == "error":
+            raise DataError(
+                f"{item.label}: {len(lacking)} of its {len(rows)} rows have no partner in the friend, the first "
+                f"{_identities(on, mine, lacking)}; missing='none' makes their columns None",
+                file=item.label,
             )
-        lookup = _ByIdentity(self, item, reader, friend)
-        return JoinedReader(item.label, reader, friend, columns, lookup)
+        return rows
+
+    def _index(self, on: Sequence[str], friend: ChainReader) -> IdentityIndex:
+        values = friend.read(on, 0, friend.known.rows)
+        columns = [values[name] for name in on]
+        index = IdentityIndex(columns)
+        twice = index.duplicates()
+        if len(twice):
+            label = self.friend.inputs[friend.known.inputs[0]].label
+            where = label if len(friend.known.inputs) == 1 else f"{label} and its like"
+            raise DataError(
+                f"{where}: {len(twice)} identities are there more than once, the first "
+                f"{_identities(on, columns, twice)}; more columns in on= may tell them apart",
+                file=label,
+            )
+        return index
 
     def _files(self, item: Input) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the inputs whose rows an input's are numbered with, ascending, and those of its friend."""
@@ -260,54 +294,6 @@ class JoinedReader:
     def close(self) -> None:
         self._main.close()
         self._friend.close()
-
-
-class _ByIdentity:
-    """The friend's rows with the same identity; matched for a whole file, so that errors do not depend on cuts."""
-
-    def __init__(self, source: JoinedSource, item: Input, reader: Reader, friend: ChainReader) -> None:
-        self._source = source
-        self._item = item
-        self._reader = reader
-        self._friend = friend
-
-    def __call__(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
-        # By what the files are, too: the source may outlive them.
-        key = (self._item.index, self._reader.info.identity, self._friend.known.identities)
-        rows = self._source._known.matches.get(key, self._match)[start:stop]
-        return self._friend.take(columns, rows, option=self._source.missing == "none")
-
-    def _match(self) -> NDArray[np.int64]:
-        on = self._source.on or ()
-        key = (self._friend.known.inputs, self._friend.known.identities)
-        index = self._source._known.indexes.get(key, self._index)
-        values = self._reader.read(on, 0, self._reader.info.rows)
-        mine = [values[name] for name in on]
-        rows = index.find(mine)
-        lacking = np.flatnonzero(rows < 0)
-        if len(lacking) and self._source.missing == "error":
-            raise DataError(
-                f"{self._item.label}: {len(lacking)} of its {len(rows)} rows have no partner in the friend, the first "
-                f"{_identities(on, mine, lacking)}; missing='none' makes their columns None",
-                file=self._item.label,
-            )
-        return rows
-
-    def _index(self) -> IdentityIndex:
-        on = self._source.on or ()
-        values = self._friend.read(on, 0, self._friend.known.rows)
-        columns = [values[name] for name in on]
-        index = IdentityIndex(columns)
-        twice = index.duplicates()
-        if len(twice):
-            label = self._source.friend.inputs[self._friend.known.inputs[0]].label
-            where = label if len(self._friend.known.inputs) == 1 else f"{label} and its like"
-            raise DataError(
-                f"{where}: {len(twice)} identities are there more than once, the first "
-                f"{_identities(on, columns, twice)}; more columns in on= may tell them apart",
-                file=label,
-            )
-        return index
 
 
 def _identities(names: Sequence[str], columns: Sequence[Any], rows: NDArray[np.int64]) -> str:

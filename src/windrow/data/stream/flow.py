@@ -130,17 +130,16 @@ class Flow:
         """Take a batch in; False if no more are wanted, this one included if the flow has ended."""
         table = table_of(batch, where, self._names)
         if self._columns is None:
-            columns = Columns(table, where)
+            self._columns = Columns(table, where)
             # The rows are those of the first batch, as its bytes are what is known of the size of a row; how many rows
             # will come is not known. Rows are identified like those of arrays: by the dataset and their place in it.
             self._info = FileInfo(
-                rows=columns.first_rows,
+                rows=table.rows,
                 borders=(0,),
-                columns=columns.infos,
+                columns=table.infos,
                 identity=self.inputs[0].dataset,
-                collections=find_collections(columns.infos),
+                collections=find_collections(table.infos),
             )
-            self._columns = columns
         else:
             table = self._columns.checked(table, where)
         if self._left is not None and table.rows > self._left:
@@ -322,8 +321,7 @@ def table_of(batch: Any, where: str, columns: Sequence[str] | None = None) -> Ar
                 raise DataError(f"{where} has no column {name!r}{nearest(name, names)}")
         arrays = {name: arrays[name] for name in columns}
     try:
-        table = ArrayTable(arrays, where)
-        return ArrayTable({name: _own(column) for name, column in table.columns.items()}, where)
+        return packed(ArrayTable(arrays, where))
     except SpecError as error:
         raise DataError(error.message) from error
 
@@ -359,10 +357,7 @@ def _from_arrow(batch: Any) -> dict[str, Any]:
 
     from windrow.data.formats.parquet import convert, find_leaves
 
-    if isinstance(batch, pa.RecordBatch):
-        table = pa.Table.from_batches([batch])
-    else:
-        table = batch if isinstance(batch, pa.Table) else pa.table(batch)
+    table = pa.table(batch)
     leaves = find_leaves(table.schema, _InMemory())
     return {name: convert(leaf, table) for name, leaf in leaves.items()}
 
@@ -390,8 +385,6 @@ class Columns:
                     'ak.enforce_type(array, "var * float64")'
                 )
         self.empty = packed(part(first, 0, 0))  #: no rows, of the right types
-        self.infos = first.infos
-        self.first_rows = first.rows
 
     def checked(self, table: ArrayTable, where: str) -> ArrayTable:
         """Return a later batch with the types of the first; raise where it has others."""
@@ -406,21 +399,17 @@ class Columns:
         for name, wanted in self.kinds.items():
             column = table.columns[name]
             found = _kind(column)
-            if found != wanted:
-                changed[name] = self._converted(name, column, found, where)
+            if found == wanted:
+                continue
+            # What only says less about its type is converted: no missing values among it, or no values at all.
+            if wanted == f"?{found}" or "unknown" in found:
+                changed[name] = ak.concatenate([self.empty.columns[name], column])
+            if _kind(changed.get(name, column)) != wanted:
+                raise DataError(
+                    f"column {name!r} is of type {found} in {where} and of type {wanted} in {self.where}: it has one type "
+                    "in all batches of a stream"
+                )
         return ArrayTable({**table.columns, **changed}, where) if changed else table
-
-    def _converted(self, name: str, column: Any, found: str, where: str) -> Any:
-        """Convert what only says less about its type: no missing values among it, or no values at all."""
-        wanted = self.kinds[name]
-        if wanted == f"?{found}" or "unknown" in found:
-            same = ak.concatenate([self.empty.columns[name], column])
-            if _kind(same) == wanted:
-                return same
-        raise DataError(
-            f"column {name!r} is of type {found} in {where} and of type {wanted} in {self.where}: it has one type in all "
-            "batches of a stream"
-        )
 
 
 def _kind(column: Any) -> str:
@@ -443,8 +432,4 @@ def part(table: ArrayTable, start: int, stop: int) -> ArrayTable:
 
 def packed(table: ArrayTable) -> ArrayTable:
     """Return the same rows in memory of their own, so that those around them can go."""
-    columns = {
-        name: column.copy() if isinstance(column, np.ndarray) else ak.to_packed(column)
-        for name, column in table.columns.items()
-    }
-    return ArrayTable(columns, "a part of a batch")
+    return ArrayTable({name: _own(column) for name, column in table.columns.items()}, "a part of a batch")

@@ -47,10 +47,16 @@ class Stream:
     ) -> None:
         self.inputs = (Input(index=0, dataset=dataset, label=label, location=None, format="arrays"),)
         self.datasets = MappingProxyType({dataset: MappingProxyType(dict(metadata))})
-        self.batch = batch
-        self.buffer = buffer
         self._open_tap = open_tap
-        self._columns = columns
+        self._open_flow = partial(
+            Flow,
+            label=label,
+            dataset=dataset,
+            metadata=self.datasets[dataset],
+            batch=batch,
+            columns=columns,
+            buffer=buffer,
+        )
 
     def __repr__(self) -> str:
         return f"<{self.inputs[0].label}>"
@@ -63,17 +69,7 @@ class Stream:
 
     def begin(self, max_rows: int | None = None) -> tuple[Tap, Flow]:
         """Give what one run needs: where batches come from, and where they go."""
-        item = self.inputs[0]
-        flow = Flow(
-            label=item.label,
-            dataset=item.dataset,
-            metadata=self.datasets[item.dataset],
-            batch=self.batch,
-            columns=self._columns,
-            buffer=self.buffer,
-            max_rows=max_rows,
-        )
-        return self._open_tap(), flow
+        return self._open_tap(), self._open_flow(max_rows=max_rows)
 
 
 def stream(
@@ -169,7 +165,17 @@ class _Iterations:
                     "list or another thing that can be gone through again"
                 )
             self._used = True
-        return Tap(lambda _: take_from_iterable(self._batches), ends_at_once=False)
+        return Tap(self._take, ends_at_once=False)
+
+    def _take(self, _: threading.Event) -> Batches:
+        items = iter(self._batches)
+        try:
+            for number, batch in enumerate(items):
+                yield f"batch {number} of the stream", batch
+        finally:
+            close = getattr(items, "close", None)
+            if close is not None:
+                close()
 
 
 #: A file of this name in the directory says that no other will come.
@@ -204,18 +210,6 @@ class Tap:
         """End ``batches`` from another thread; False if that is not possible before its next batch."""
         self._stopped.set()
         return self._ends_at_once
-
-
-def take_from_iterable(source: Iterable[Any]) -> Batches:
-    """Give what an iterable gives, which nobody can break into between two batches."""
-    items = iter(source)
-    try:
-        for number, batch in enumerate(items):
-            yield f"batch {number} of the stream", batch
-    finally:
-        close = getattr(items, "close", None)
-        if close is not None:
-            close()
 
 
 class DirectoryWatch:

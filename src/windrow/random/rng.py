@@ -10,8 +10,7 @@ import numpy as np
 
 from windrow.errors import UsageError
 from windrow.random.ahead import make_shared
-from windrow.random.arrays.numpy import DrawRequest, make
-from windrow.random.arrays.poisson import LARGEST_MEAN
+from windrow.random.arrays.numpy import LARGEST_MEAN, DrawRequest, make
 from windrow.random.philox import LOW32, stream_key
 from windrow.random.row_ids import RowIds
 
@@ -144,7 +143,7 @@ class Stream:
             shape = _shape_of(where, length, lam, None, "lam")
         else:
             shape = _shape_of(where, length, like, size)
-        means = _flat_means(where, lam, length, shape, LARGEST_MEAN)
+        means = _flat_means(where, lam, length, shape)
         return shape.wrap(make(self._request("poisson", (), draw), self._rng.rows, shape.counts, means))
 
     def __repr__(self) -> str:
@@ -255,7 +254,7 @@ def _jagged(like: Any) -> _Shape:
     return _Shape(counts, wrap)
 
 
-def _flat_means(where: str, column: Any, length: int, shape: _Shape, highest: float) -> NDArray[np.float64]:
+def _flat_means(where: str, column: Any, length: int, shape: _Shape) -> NDArray[np.float64]:
     """Return one mean per number out of one per row or one per object."""
     import awkward as ak
 
@@ -276,8 +275,8 @@ def _flat_means(where: str, column: Any, length: int, shape: _Shape, highest: fl
         values = np.repeat(values, counts) if np.any(counts != 1) else values
     elif not np.array_equal(own, counts):
         raise UsageError(f"{where}: lam must have as many objects in each row as numbers are drawn")
-    good = (values >= 0.0) & (values <= highest)
+    good = (values >= 0.0) & (values <= LARGEST_MEAN)
     if not good.all():
         wrong = values[~good][0]
-        raise UsageError(f"{where}: lam must be from 0 to {highest:.4g}, but is {wrong} somewhere")
+        raise UsageError(f"{where}: lam must be from 0 to {LARGEST_MEAN:.4g}, but is {wrong} somewhere")
     return np.ascontiguousarray(values)

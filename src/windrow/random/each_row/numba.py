@@ -23,8 +23,7 @@ from numba.core.typing import signature
 from numba.extending import intrinsic, lower_builtin, models, overload_method, register_model
 
 from windrow.errors import UsageError
-from windrow.random.arrays.numpy import DrawRequest, make_object
-from windrow.random.arrays.poisson import LARGEST_MEAN
+from windrow.random.arrays.numpy import LARGEST_MEAN, DrawRequest, make_object
 from windrow.random.each_row import python, scalars
 from windrow.random.philox import LOW32, stream_key
 

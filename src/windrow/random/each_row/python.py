@@ -14,8 +14,7 @@ import operator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from windrow.errors import UsageError
-from windrow.random.arrays.numpy import DrawRequest, make_object
-from windrow.random.arrays.poisson import LARGEST_MEAN
+from windrow.random.arrays.numpy import LARGEST_MEAN, DrawRequest, make_object
 from windrow.random.philox import LOW32, stream_key
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class RowRng:
 
 
 class RowStream:
-    """Numbers of one name for one row; see ``windrow.random.Stream``."""
+    """Numbers of one name for one row: the methods of ``windrow.random.Stream``."""
 
     __slots__ = ("_name", "_rng")
 
@@ -105,7 +104,6 @@ class RowStream:
         self._name = name
 
     def uniform(self, low: float = 0.0, high: float = 1.0, object: int = 0, draw: int = 0) -> float:
-        """Return a number from [low, high)."""
         if not (low < high and math.isfinite(high - low)):
             raise UsageError(WRONG_UNIFORM)
         value: float = self._rng.standard(self._name, "uniform", object, draw)
@@ -114,21 +112,18 @@ class RowStream:
         return min(value * (high - low) + low, math.nextafter(high, low))
 
     def normal(self, loc: float = 0.0, scale: float = 1.0, object: int = 0, draw: int = 0) -> float:
-        """Return a number of a normal distribution."""
         if not (math.isfinite(loc) and math.isfinite(scale) and scale >= 0.0):
             raise UsageError(WRONG_NORMAL)
         value: float = self._rng.standard(self._name, "normal", object, draw)
         return value if loc == 0.0 and scale == 1.0 else value * scale + loc
 
     def exponential(self, scale: float = 1.0, object: int = 0, draw: int = 0) -> float:
-        """Return a number of an exponential distribution of mean ``scale``."""
         if not (math.isfinite(scale) and scale >= 0.0):
             raise UsageError(WRONG_SCALE)
         value: float = self._rng.standard(self._name, "exponential", object, draw)
         return value * scale
 
     def integers(self, low: int, high: int | None = None, object: int = 0, draw: int = 0) -> int:
-        """Return an integer from [low, high), or from [0, low)."""
         start, stop = (0, low) if high is None else (low, high)
         if not -(2**63) <= operator.index(start) < operator.index(stop) <= 2**63:
             raise UsageError(WRONG_INTEGERS)
@@ -136,7 +131,6 @@ class RowStream:
         return (word * (stop - start) >> 64) + start
 
     def poisson(self, lam: float, object: int = 0, draw: int = 0) -> int:
-        """Return a count of mean ``lam``."""
         if not 0.0 <= lam <= LARGEST_MEAN:
             raise UsageError(WRONG_MEAN)
         return self._rng.poisson(self._name, float(lam), object, draw)

@@ -1,6 +1,6 @@
 """The generator and its transforms for one number, compiled: the bits of the NumPy forms.
 
-Everything here repeats an operation of ``philox``, ``arrays.numpy``, ``arrays.poisson`` or ``windrow._portable``
+Everything here repeats an operation of ``philox``, ``arrays.numpy`` or ``windrow._portable``
 in the same order; LLVM neither reassociates nor contracts without being asked to. All is inlined into
 the loops that call it, without which LLVM would not vectorise them. Importing this imports Numba.
 """
@@ -14,7 +14,7 @@ import numba
 import numpy as np
 
 from windrow import _portable as portable
-from windrow.random.arrays.poisson import NOTHING_LEFT, SMALL_MEAN
+from windrow.random.arrays.numpy import NOTHING_LEFT, SMALL_MEAN
 from windrow.random.philox import MULTIPLIERS, ROUNDS, WEYL
 
 if TYPE_CHECKING:
@@ -152,11 +152,6 @@ def _eight(c: Any, x: Any) -> Any:
 
 
 @inlined
-def _nine(c: Any, x: Any) -> Any:
-    return _eight(c, x) * x + c[8]
-
-
-@inlined
 def log(x: Any) -> Any:
     """The natural logarithm of a positive normal number."""
     bits = np.float64(x).view(np.int64)
@@ -238,7 +233,9 @@ def _log_probability(n: Any, mean: Any) -> Any:
     v = distance / (n + mean)
     square = v * v
     if abs(v) < portable.FAR_FROM_MEAN:
-        deviance = distance * v + n * v * (square * _nine(portable.ATANH_SERIES, square))
+        deviance = distance * v + n * v * (
+            square * (_eight(portable.ATANH_SERIES, square) * square + portable.ATANH_SERIES[8])
+        )
     else:
         deviance = n * _log(n / mean) + mean - n
     return 0.0 - error - deviance - 0.5 * _log(n * portable.TWO_PI)

@@ -79,7 +79,6 @@ class _Basket:
     key_length: int
     length: int  #: of the decompressed bytes
     border: int  #: where the numbers end and the offsets begin
-    rows: int
     raw: _Array | None = None
 
 
@@ -252,7 +251,7 @@ def _parsed(column: Baskets, number: int, packed: bytes) -> _Basket:
     expected = column.entries[number + 1] - column.entries[number]
     if rows != expected or not 0 <= border <= length or border % column.stored.itemsize:
         raise Unsupported(f"{column.name}: basket {number} has an unknown layout")
-    return _Basket(number, column.seeks[number], packed, key_length, length, border, rows)
+    return _Basket(number, column.seeks[number], packed, key_length, length, border)
 
 
 def _list_borders(

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from windrow.data.formats.baskets import Baskets
+
 #: Set in a number of bytes; what is not counted is laid out differently.
 _COUNTED = 0x4000_0000
 #: A class that is named here for the first time, and one that was named before.
@@ -36,24 +38,12 @@ _BRANCH, _BASKETS = struct.Struct(">iiiiq"), struct.Struct(">iIiqqqq")
 Clusters = tuple[list[int], list[int], int]
 
 
-class Branch(NamedTuple):
-    """A branch of plain numbers, or of lists of them, whose baskets are all in the file."""
-
-    name: str
-    stored: np.dtype[Any]
-    counter: str | None  #: the branch with the lengths of the lists
-    stored_bytes: int
-    entries: array[int]  #: first row of each basket, and the end
-    seeks: array[int]
-    sizes: array[int]
-
-
 class Head(NamedTuple):
-    """A tree of such branches."""
+    """A tree of branches of plain numbers, or of lists of them, whose baskets are all in the file."""
 
     rows: int
     clusters: Clusters
-    branches: list[Branch]
+    branches: list[tuple[Baskets, int]]  #: with the stored bytes of each
 
 
 def read_head(handle: Any, path: str) -> Head | None:
@@ -89,11 +79,11 @@ class _Parse:
         ends, sizes = (self._numbers(">i8", numbers[10]) for _ in range(2))
         self._skip()
         branches = [self._branch() for _ in range(self._length())]
-        if len({branch.name.rstrip(".") for branch in branches}) != len(branches):
+        if len({branch.name for branch, _ in branches}) != len(branches):
             raise _Unknown  # which is which is told by uproot
         return Head(numbers[0], (ends, sizes, numbers[15]), branches)
 
-    def _branch(self) -> Branch:
+    def _branch(self) -> tuple[Baskets, int]:
         kind, _ = self._object()
         end = self._enter(13)
         name, _ = self._names()
@@ -111,9 +101,11 @@ class _Parse:
         self._text()
         if self._at != end or entries[-1] != rows or len(entries) != count + 1:
             raise _Unknown
-        return Branch(
-            name, stored, counter, stored_bytes, entries, array("q", seeks[:count]), array("q", sizes[:count])
-        )
+        baskets = Baskets(
+            name=name.rstrip("."), path=name, plain=True, stored=stored, jagged=counter is not None, counter=counter,
+            entries=entries, seeks=array("q", seeks[:count]), sizes=array("q", sizes[:count]),
+        )  # fmt: skip
+        return baskets, stored_bytes
 
     def _leaf(self, branch: str) -> tuple[np.dtype[Any], str | None]:
         kind, position = self._object()

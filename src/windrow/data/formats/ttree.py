@@ -133,18 +133,14 @@ def ttree_layout(handle: Any, path: str, grid: int | None) -> TTreeLayout:
 def _described(head: Head) -> tuple[dict[str, ColumnInfo], dict[str, Baskets]]:
     columns: dict[str, ColumnInfo] = {}
     baskets: dict[str, Baskets] = {}
-    for one in head.branches:
+    for one, size in head.branches:
         if one.entries[-1] != head.rows:
             continue  # as below
-        name = one.name.rstrip(".")
-        kind: Literal["flat", "jagged"] = "flat" if one.counter is None else "jagged"
-        columns[name] = ColumnInfo(
-            name=name, kind=kind, dtype=one.stored.newbyteorder("="), counter=one.counter, stored_bytes=one.stored_bytes
+        kind: Literal["flat", "jagged"] = "jagged" if one.jagged else "flat"
+        columns[one.name] = ColumnInfo(
+            name=one.name, kind=kind, dtype=one.stored.newbyteorder("="), counter=one.counter, stored_bytes=size
         )
-        baskets[name] = Baskets(
-            name=name, path=one.name, plain=True, stored=one.stored, jagged=kind == "jagged", counter=one.counter,
-            entries=one.entries, seeks=one.seeks, sizes=one.sizes,
-        )  # fmt: skip
+        baskets[one.name] = one
     return columns, baskets
 
 

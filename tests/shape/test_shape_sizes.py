@@ -11,11 +11,18 @@ from hypothesis import strategies as st
 from windrow.core.inputs import Cutter
 from windrow.core.policies import ShapeRequest
 from windrow.core.records import StepCost
-from windrow.shape.blocks import MOST_BLOCK, SMALLEST_BLOCK, StepKind, block_rows
-from windrow.shape.capped import CappedUntilReordered
-from windrow.shape.costs import FIXED_SHARE, enough_rows, fit, rows_within
+from windrow.shape.costs import (
+    FIXED_SHARE,
+    MOST_BLOCK,
+    SMALLEST_BLOCK,
+    StepKind,
+    block_rows,
+    enough_rows,
+    fit,
+    rows_within,
+)
 from windrow.shape.fixed import Fixed
-from windrow.shape.guided import FIRST_ROWS, LEAST_ROWS, MOST_ROWS, MOST_S, QUEUE_S, Guided
+from windrow.shape.guided import FIRST_ROWS, LEAST_ROWS, MOST_ROWS, MOST_S, QUEUE_S, CappedUntilReordered, Guided
 
 
 def sums(calls: list[tuple[int, float]]) -> StepCost:

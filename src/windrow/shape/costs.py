@@ -1,8 +1,8 @@
-"""Affine costs: ``fixed + per_row * rows`` seconds, least squares from sums over calls."""
+"""Affine costs: ``fixed + per_row * rows`` seconds, least squares from sums over calls; and the rows per block they ask for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,6 +13,16 @@ if TYPE_CHECKING:
 
 #: Calls are made so large that their fixed cost stays under this share of their time.
 FIXED_SHARE = 0.05
+
+StepKind = Literal["flat", "awkward"]
+
+#: 16 Ki rows of a float64 column are 128 KiB: a handful of them fit the second-level cache.
+SMALLEST_BLOCK = 1 << 14
+#: The memory of a block is bounded; awkward steps reach their full speed at about a million rows.
+MOST_BLOCK = 1 << 20
+
+#: Before anything was measured: flat steps cost microseconds per call, awkward ones milliseconds.
+UNMEASURED: dict[StepKind, int] = {"flat": 1 << 16, "awkward": 1 << 20}
 
 
 def fit(cost: StepCost | CostSums) -> tuple[float, float]:
@@ -70,3 +80,14 @@ def enough_rows(cost: StepCost | CostSums) -> float:
         return 0.0
     share = FIXED_SHARE * per_row  # 0 also where the cost per row is next to nothing
     return fixed / share if share else float("inf")
+
+
+def block_rows(kind: StepKind, cost: StepCost | None = None) -> int:
+    """Give the smallest power of two of rows at which the step's fixed cost is under 5 %."""
+    if cost is None or not cost.calls:
+        return UNMEASURED[kind]
+    enough = enough_rows(cost)
+    rows = SMALLEST_BLOCK
+    while rows < enough and rows < MOST_BLOCK:
+        rows *= 2
+    return rows

@@ -25,7 +25,7 @@ from windrow.pipeline.definition.definition import dependencies
 from windrow.pipeline.ordering.order_file import FrozenOrders
 from windrow.pipeline.ordering.policies import AS_ASKED, WITH_BARRIER, choose, load
 from windrow.pipeline.ordering.situation import affine, constraints, fitting_guards, make_situation, step_costs
-from windrow.shape.blocks import block_rows
+from windrow.shape.costs import block_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -21,7 +21,7 @@ from windrow.engines.threads import ThreadsEngine
 from windrow.errors import WindrowError
 from windrow.place.lock_watch import LockWatch
 from windrow.place.read_ahead_split import FixedSplit, MeasuredSplit
-from windrow.shape.capped import CappedUntilReordered
+from windrow.shape.guided import CappedUntilReordered
 from windrow.shape.safety import Bounded
 from windrow.units import format_bytes, format_seconds
 

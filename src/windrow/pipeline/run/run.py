@@ -39,9 +39,8 @@ from windrow.pipeline.run.time_account import TimeAccount
 from windrow.pipeline.skims.publish import publish, saving
 from windrow.random import ahead
 from windrow.run.loop import run as run_loop
-from windrow.shape.capped import CappedUntilReordered
 from windrow.shape.fixed import Fixed
-from windrow.shape.guided import Guided
+from windrow.shape.guided import CappedUntilReordered, Guided
 from windrow.store.rundir import RunDirectory, time_text
 from windrow.watch.environment import commit_of, environment, installed_packages
 from windrow.watch.log import EventLog

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from order_situations import make_window
 from windrow.core.records import StepCost
-from windrow.order.control.drift import MOST_WINDOWS, recent_cost, recent_windows
 from windrow.order.control.how_much import MOST_ROWS, NO_SAMPLE, RESERVE, SHARE, how_much
-from windrow.order.control.when import Checkpoints
+from windrow.order.control.when import MOST_WINDOWS, Checkpoints, recent_cost, recent_windows
 
 # --- checkpoints ------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from windrow.core.records import Window
     from windrow.order.model import Lane, Situation
 
     Bools: TypeAlias = NDArray[np.bool_]
@@ -118,7 +119,7 @@ def sampled_rows(situation: Situation) -> SampledRows:
     cuts = situation.cuts
     verdicts, counts = np.full((1, len(cuts)), ABSENT, np.int8), np.ones((1, 1))
     if windows:
-        cells = np.concatenate([_verdicts(window.verdicts, window.cuts, cuts) for window in windows])
+        cells = np.concatenate([verdicts_of(window, cuts, ABSENT) for window in windows])
         rows = np.concatenate([window.rows for window in windows])
         verdicts, pattern = np.unique(cells, axis=0, return_inverse=True)
         pattern = pattern.ravel()
@@ -138,12 +139,12 @@ def sampled_rows(situation: Situation) -> SampledRows:
     )
 
 
-def _verdicts(verdicts: NDArray[np.int8], found: Sequence[str], cuts: Sequence[str]) -> NDArray[np.int8]:
-    """Give the verdicts of a window with a column for every cut."""
-    result = np.full((len(verdicts), len(cuts)), ABSENT, np.int8)
+def verdicts_of(window: Window, cuts: Sequence[str], absent: int) -> NDArray[np.int8]:
+    """Give the verdicts of a window with a column for every cut, ``absent`` where it has none."""
+    result = np.full((len(window.verdicts), len(cuts)), absent, np.int8)
     for number, cut in enumerate(cuts):
-        if cut in found:
-            result[:, number] = verdicts[:, found.index(cut)]
+        if cut in window.cuts:
+            result[:, number] = window.verdicts[:, window.cuts.index(cut)]
     return result
 
 

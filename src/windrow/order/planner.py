@@ -196,7 +196,11 @@ class Planner:
     def greedy(self) -> list[int]:
         """Take again and again the cut, with those it waits for, that costs least per row dropped."""
         order: list[int] = []
-        worth = self._worth_of_rows()
+        #: what a row is worth in each lane: what the lane's steps cost, shared with other lanes
+        worth = np.full(self.sampled.lanes, 1e-30)
+        for price in self.prices.values():
+            for lane in price.lanes:
+                worth[lane] += (price.row_s + price.unit_s) / len(price.lanes)
         left = list(range(len(self.cuts)))
         while left:
             alive = self.alive_after(order)
@@ -216,14 +220,6 @@ class Planner:
             order += best
             left = [cut for cut in left if cut not in best]
         return order
-
-    def _worth_of_rows(self) -> Floats:
-        """Say what a row is worth in each lane: what the lane's steps cost, shared with other lanes."""
-        values = np.full(self.sampled.lanes, 1e-30)
-        for price in self.prices.values():
-            for lane in price.lanes:
-                values[lane] += (price.row_s + price.unit_s) / len(price.lanes)
-        return values
 
     def sweep(self, order: list[int], budget: float) -> list[int]:
         """Slide a window to and fro until nothing changes or the budget is spent."""

@@ -1,4 +1,4 @@
-"""When to think about the order again: more rarely while nothing changes, more often while something does.
+"""When to think about the order again, and which of the past still counts then.
 
 The period doubles after two checkpoints that changed nothing and halves after two that changed something (A. Pereira
 and A. Proença, "HEP-Frame: Improving the efficiency of pipelined data transformation & filtering for scientific analyses",
@@ -8,6 +8,19 @@ sec. 3). Time is what tasks took, added up: an argument, not a clock.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from windrow.core.records import StepCost
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from windrow.core.records import Window
+
+#: Windows that are looked at: more would tell little news, take their time at every decision, and outlive a change.
+MOST_WINDOWS = 32
+#: A step whose newest calls cost this many times more or less per row than the earlier ones has changed.
+CHANGED = 1.5
 
 
 @dataclass(slots=True)
@@ -37,3 +50,17 @@ class Checkpoints:
         elif self._busy == 2:
             self.period_s, self._busy = max(self.period_s / 2, self.shortest_s), 0
         self.next_s = spent_s + self.period_s
+
+
+def recent_windows(windows: Sequence[Window]) -> tuple[Window, ...]:
+    """Return the newest windows; they come in the order in which they were taken."""
+    return tuple(windows[-MOST_WINDOWS:])
+
+
+def recent_cost(before: StepCost, total: StepCost) -> StepCost:
+    """Return what calls since ``before`` cost if that has changed, else what all of them cost."""
+    new = StepCost._make(b - a for a, b in zip(before, total, strict=True))
+    if new.rows_in <= 0 or before.rows_in <= 0 or new.calls <= 0 or before.wall <= 0:
+        return total
+    ratio = (new.wall / new.rows_in) / (before.wall / before.rows_in)
+    return new if not 1 / CHANGED < ratio < CHANGED else total

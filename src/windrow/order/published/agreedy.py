@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from windrow.errors import UsageError
+from windrow.order.adaptive import percent
 from windrow.order.constraints import repair
 from windrow.order.published.propositions import Rule, Verdicts, full_order, pick, propositions, total_seconds
-from windrow.order.reasons import percent
 
 if TYPE_CHECKING:
     from windrow.order.model import Situation

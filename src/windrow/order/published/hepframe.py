@@ -24,11 +24,11 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from windrow.errors import UsageError
+from windrow.order.adaptive import duration, percent
 from windrow.order.published.propositions import Rule, full_order, propositions
-from windrow.order.reasons import duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,19 +64,18 @@ class HepFrame(Rule):
         """Go through the table level by level, the lightest first within each."""
         found = propositions(situation)
         weight = weights(found, self.filtering)
-        level = _levels(found, _threshold(found, self.heavy).later(found))
+        level = _levels(found, _later(found, self.heavy)[0])
         chosen = sorted(found, key=lambda name: (level[name], weight[name], found[name].place))
         return full_order(situation, chosen)
 
     def explain(self, situation: Situation) -> str:
         found = propositions(situation)
-        threshold = _threshold(found, self.heavy)
-        later = threshold.later(found)
+        later, seconds, discarded = _later(found, self.heavy)
         moved = ", ".join(repr(name) for name in found if name in later) or "none"
         return (
             f"weights of {percent(self.filtering)} filtering and {percent(1 - self.filtering)} time; moved to a later "
-            f"level are cuts that take over {duration(threshold.seconds)} a row ({self.heavy:g} times the median) and "
-            f"discard less than {percent(threshold.discarded)} (the median): {moved}"
+            f"level are cuts that take over {duration(seconds)} a row ({self.heavy:g} times the median) and "
+            f"discard less than {percent(discarded)} (the median): {moved}"
         )
 
 
@@ -92,21 +91,13 @@ def weights(found: Mapping[str, Proposition], filtering: float = HepFrame().filt
     }
 
 
-class _Threshold(NamedTuple):
-    """Above which time and below which share of discarded rows a proposition is heavy and filters weakly."""
-
-    seconds: float
-    discarded: float
-
-    def later(self, found: Mapping[str, Proposition]) -> set[str]:
-        return {name for name, one in found.items() if one.seconds > self.seconds and one.discarded < self.discarded}
-
-
-def _threshold(found: Mapping[str, Proposition], heavy: float) -> _Threshold:
+def _later(found: Mapping[str, Proposition], heavy: float) -> tuple[set[str], float, float]:
+    """Give what is heavy and filters weakly: what takes more than so long and discards less than such a share."""
     if not found:
-        return _Threshold(0.0, 0.0)
-    usual_s = statistics.median(one.seconds for one in found.values())
-    return _Threshold(heavy * usual_s, statistics.median(one.discarded for one in found.values()))
+        return set(), 0.0, 0.0
+    seconds = heavy * statistics.median(one.seconds for one in found.values())
+    discarded = statistics.median(one.discarded for one in found.values())
+    return {n for n, one in found.items() if one.seconds > seconds and one.discarded < discarded}, seconds, discarded
 
 
 def _levels(found: Mapping[str, Proposition], later: set[str]) -> dict[str, int]:

@@ -22,6 +22,7 @@ import numpy as np
 
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED
 from windrow.order.constraints import all_needs, complete
+from windrow.order.cost import verdicts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -62,19 +63,11 @@ class Verdicts:
     def __init__(self, situation: Situation) -> None:
         cuts = situation.cuts
         self._column = {name: number for number, name in enumerate(cuts)}
-        parts = []
-        for window in situation.windows:
-            part = np.full((len(window.rows), len(cuts)), NOT_ASKED, np.int8)
-            for number, name in enumerate(window.cuts):
-                if name in self._column:
-                    part[:, self._column[name]] = window.verdicts[:, number]
-            parts.append(part)
+        windows = situation.windows
         empty = np.empty((0, len(cuts)), np.int8)
-        self._verdicts = np.concatenate(parts) if parts else empty
+        self._verdicts = np.concatenate([empty, *(verdicts_of(window, cuts, NOT_ASKED) for window in windows)])
         #: how many rows are alike
-        self.rows: NDArray[np.int64] = (
-            np.concatenate([window.rows for window in situation.windows]) if parts else np.empty(0, np.int64)
-        )
+        self.rows: NDArray[np.int64] = np.concatenate([np.empty(0, np.int64), *(window.rows for window in windows)])
         self.lanes = [lane for lane in situation.lanes if lane.cuts]
 
     def everywhere(self) -> NDArray[np.bool_]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from windrow.core.records import NO_COST
 from windrow.errors import InternalError
-from windrow.order.control.drift import recent_cost, recent_windows
+from windrow.order.control.when import recent_cost, recent_windows
 from windrow.order.model import Column, Lane, Situation, Step
 from windrow.pipeline.definition.definition import dependencies
 from windrow.shape.costs import fit

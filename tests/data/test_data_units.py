@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.data.units import cluster_borders, common_borders, read_borders, unit_borders, units_within
+from windrow.data.base import cluster_borders, common_borders, read_borders, unit_borders, units_within
 from windrow.errors import SpecError
 
 rows_and_borders = st.integers(0, 5000).flatmap(

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import awkward as ak
 import numpy as np
 
-from windrow.data.base import ColumnInfo, FileInfo
+from windrow.data.base import ColumnInfo, FileInfo, unit_borders
 from windrow.data.columns import check_request, find_collections
-from windrow.data.units import unit_borders
 from windrow.errors import SpecError
 
 if TYPE_CHECKING:

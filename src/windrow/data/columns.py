@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from fnmatch import translate
+from glob import has_magic
 from re import compile as compiled
 from typing import TYPE_CHECKING
 
@@ -97,18 +98,14 @@ def choose(patterns: str | Sequence[str], names: Iterable[str], *, what: str) ->
             chosen.difference_update(_matches(pattern[1:], known))
             continue
         found = _matches(pattern, known)
-        if not found and not _has_wildcard(pattern):
+        if not found and not has_magic(pattern):
             raise UnknownNameError(f"{what}: no column {pattern!r}{nearest(pattern, known)}")
         chosen.update(found)
     return tuple(name for name in known if name in chosen)
 
 
-def _has_wildcard(pattern: str) -> bool:
-    return any(mark in pattern for mark in "*?[")
-
-
 def _matches(pattern: str, known: Sequence[str]) -> list[str]:
-    if _has_wildcard(pattern):
+    if has_magic(pattern):
         match = compiled(translate(pattern)).match
         return [name for name in known if match(name)]
     if pattern in known:

@@ -62,7 +62,7 @@ class LumiMask:
         place = np.searchsorted(self._first, keys, side="right") - 1
         # In front of the first interval the place is -1, the last interval, which begins above the key.
         inside: NDArray[np.bool_] = (self._first[place] <= keys) & (keys <= self._last[place])
-        return inside if known is None else inside & known
+        return inside & known
 
     @property
     def fingerprint(self) -> str:
@@ -84,7 +84,7 @@ class LumiMask:
 def lumi_ranges(run: Any, lumi: Any) -> dict[str, list[list[int]]]:
     """Return the luminosity sections of these rows in the form that ``lumi_mask`` and brilcalc read."""
     keys, known = _keys(run, lumi)
-    if known is not None and not known.all():
+    if not known.all():
         raise UsageError("runs and luminosity sections are whole numbers from 0 to 2**32 - 1")
     keys = np.unique(keys)
     runs, numbers = keys >> np.uint64(32), keys & np.uint64(_LIMIT - 1)
@@ -100,8 +100,8 @@ def lumi_ranges(run: Any, lumi: Any) -> dict[str, list[list[int]]]:
 # -- inside ---------------------------------------------------------------------------------------
 
 
-def _keys(run: Any, lumi: Any) -> tuple[NDArray[np.uint64], NDArray[np.bool_] | None]:
-    """Return one key per row, and which of them mean something; None if all do."""
+def _keys(run: Any, lumi: Any) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    """Return one key per row, and which of them mean something: those of numbers that fit 32 bits."""
     columns = [np.asarray(run), np.asarray(lumi)]
     for name, column in zip(("run", "luminosityBlock"), columns, strict=True):
         if column.dtype.kind not in "iu" and column.size:
@@ -113,19 +113,8 @@ def _keys(run: Any, lumi: Any) -> tuple[NDArray[np.uint64], NDArray[np.bool_] | 
         raise UsageError(
             f"one run and one luminosity section for each row: got shapes {first.shape} and {second.shape}"
         )
-    known = _in_range(first)
-    other = _in_range(second)
-    both = known if other is None else other if known is None else known & other
-    keys = (first.astype(np.uint64) << np.uint64(32)) | second.astype(np.uint64)
-    return keys, both
-
-
-def _in_range(column: NDArray[Any]) -> NDArray[np.bool_] | None:
-    """Say which numbers fit 32 bits; None where the type alone says that all do."""
-    if column.dtype.kind == "u" and column.dtype.itemsize <= 4:
-        return None
-    inside: NDArray[np.bool_] = (column >= 0) & (column < _LIMIT)
-    return None if inside.all() else inside
+    known: NDArray[np.bool_] = (first >= 0) & (first < _LIMIT) & (second >= 0) & (second < _LIMIT)
+    return (first.astype(np.uint64) << np.uint64(32)) | second.astype(np.uint64), known
 
 
 def _intervals(ranges: Mapping[Any, Any], label: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

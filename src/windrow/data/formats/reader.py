@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from windrow.data.base import ColumnInfo, FileInfo
+from windrow.data.base import ColumnInfo, FileInfo, read_borders, unit_borders
 from windrow.data.columns import check_request, find_collections
 from windrow.data.paths import is_remote, missing_package, named_error
-from windrow.data.units import read_borders, unit_borders
 from windrow.errors import CorruptFileError, MissingFileError, UsageError, WindrowError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 import uproot
 
 from windrow.data.arrays import as_read
-from windrow.data.base import ColumnInfo, FileInfo
+from windrow.data.base import ColumnInfo, FileInfo, cluster_borders, common_borders
 from windrow.data.formats.baskets import BasketFile, Baskets, Unsupported
 from windrow.data.formats.reader import FileReader, describe_file
 from windrow.data.formats.root_files import open_file, remote_file
@@ -23,7 +23,6 @@ from windrow.data.formats.tree_head import Clusters, Head, read_head
 from windrow.data.paths import is_remote
 from windrow.data.remote.file import RemoteFile
 from windrow.data.skim.record import record_of_root
-from windrow.data.units import cluster_borders, common_borders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -226,7 +226,10 @@ def table(files: Any, tree: str | None = None, *, columns: Sequence[str] | None 
         names = ", ".join(source.datasets)
         raise SpecError(f"a table is read from the files of one dataset, got those of {names}")
     if tree is not None:
-        source = replace(source, inputs=tuple(_of(item, tree) for item in source.inputs))
+        if odd := next((item for item in source.inputs if item.format != "root"), None):
+            raise SpecError(f"{odd.label} is no ROOT file and has no trees, but {tree!r} is asked for")
+        # What is known of the rows of one tree says nothing about another.
+        source = replace(source, inputs=tuple(replace(i, tree=tree, rows=None, steps=None) for i in source.inputs))
     parts = []
     for item in source.inputs:
         reader = source.open(item.index)
@@ -243,10 +246,3 @@ def table(files: Any, tree: str | None = None, *, columns: Sequence[str] | None 
                 file=item.label,
             )
     return {name: concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _of(item: Input, tree: str) -> Input:
-    """Return the other tree of a file; what is known of the rows of the first says nothing about it."""
-    if item.format != "root":
-        raise SpecError(f"{item.label} is no ROOT file and has no trees, but {tree!r} is asked for")
-    return replace(item, tree=tree, rows=None, steps=None)

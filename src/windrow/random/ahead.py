@@ -81,10 +81,9 @@ _SPARE = _Spare()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_SPARE.after_fork)
 
-
-def grant(cores: int) -> None:
-    """Say how many cores of this process no worker uses; 0, as at the start, switches all of this off."""
-    _SPARE.grant(cores)
+grant = (
+    _SPARE.grant
+)  #: says how many cores of this process no worker uses; 0, as at the start, switches all of this off
 
 
 def make_shared(request: DrawRequest, rows: RowIds, counts: int | NDArray[np.int64]) -> NDArray[Any]:

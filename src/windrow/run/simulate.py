@@ -9,6 +9,8 @@ import statistics
 from bisect import bisect_right
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.policies import Options, Policies
@@ -22,15 +24,13 @@ from windrow.shape.fixed import Fixed
 from windrow.shape.guided import Guided
 from windrow.store.rundir import RunDirectory
 from windrow.units import format_seconds
-from windrow.watch.findings import Findings, least_time
-from windrow.watch.graph_run import graph_run, maker_of
+from windrow.watch.graph_run import Findings, graph_run, least_time, maker_of
 from windrow.watch.readlog import read_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from windrow.core.records import Task
     from windrow.engines.simulated.devices import Device
     from windrow.engines.simulated.engine import Kind
     from windrow.engines.simulated.model import Model
@@ -41,13 +41,6 @@ if TYPE_CHECKING:
 
 #: Losses below this share of the workers' time are not worth a sentence.
 WORTH_SAYING = 0.05
-
-
-class _Nothing:
-    """The workload of a run in which nothing is computed: nobody asks it for more than what a task is about."""
-
-    def content(self, task: Task) -> Any:
-        return task.payload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +80,8 @@ def simulate(
     can = engine.capabilities
     options = options or Options(restart=True, speculate=can.can_kill)
     scheduler = Scheduler(feeder, options=options)
-    nothing: Any = _Nothing()
+    # Nothing is computed: nobody asks the workload for more than what a task is about.
+    nothing: Any = SimpleNamespace(content=attrgetter("payload"))
     with collecting_less():
         outcome = run(scheduler, engine, nothing, clock=engine.clock, observers=observers)
     devices = {name: shared.busy_s for name, shared in engine.world.devices.items()}

@@ -124,7 +124,10 @@ def ttree_layout(handle: Any, path: str, grid: int | None) -> TTreeLayout:
         tree = handle[path]
         rows, clusters = int(tree.num_entries), _clusters(tree)
         columns, baskets = _described_by_uproot(tree, rows)
-    borders = _file_borders(rows, clusters, [one.entries for one in baskets.values()])
+    common = common_borders(one.entries for one in baskets.values())
+    said = () if clusters is None else cluster_borders(rows, *clusters)
+    # The clusters if the baskets respect them, else the borders that all baskets share.
+    borders = said if said and set(said).issubset(common) else common
     info = describe_file(rows, borders, grid, columns, str(handle.file.uuid), record_of_root(handle))
     return TTreeLayout(path=path, info=info, baskets=baskets)
 
@@ -227,10 +230,3 @@ def _clusters(tree: Any) -> Clusters | None:
         ends, sizes = (tree.member(name).tolist() for name in ("fClusterRangeEnd", "fClusterSize"))
         return ends, sizes, int(tree.member("fAutoFlush"))
     return None
-
-
-def _file_borders(rows: int, said: Clusters | None, all_entries: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return the clusters if the baskets respect them, else the borders all baskets share."""
-    common = common_borders(all_entries)
-    clusters = () if said is None else cluster_borders(rows, *said)
-    return clusters if clusters and set(clusters).issubset(common) else common

@@ -148,17 +148,11 @@ def _without_records(name: str, column: Any) -> Iterator[tuple[str, Any]]:
         layout = layout.project()
     if layout.is_numpy and layout.inner_shape == () and layout.dtype.kind in "biuf":
         yield name, np.ascontiguousarray(layout.data)
+    elif list_dtype(ak.Array(layout)) is None:
+        yield name, layout
     else:
-        yield name, _as_lists(layout) or layout
-
-
-def _as_lists(layout: Any) -> _Lists | None:
-    """Return a layout of lists of numbers as such, None if it is something else."""
-    array = ak.Array(layout)
-    if list_dtype(array) is None:
-        return None
-    lists = native_lists(array).layout
-    return _Lists(np.ascontiguousarray(lists.offsets.data), np.asarray(lists.content.data))
+        lists = native_lists(ak.Array(layout)).layout
+        yield name, _Lists(np.ascontiguousarray(lists.offsets.data), np.asarray(lists.content.data))
 
 
 def _shared_lists(plain: Mapping[str, Any]) -> tuple[list[list[str]], list[list[str]]]:
@@ -172,7 +166,8 @@ def _shared_lists(plain: Mapping[str, Any]) -> tuple[list[list[str]], list[list[
     for members in groups.values():
         lengths = np.diff(plain[members[0]].offsets)
         names = dict.fromkeys(name for member in members for name in _counter_names(member))
-        counts.append([n for n in names if _is_count(plain.get(n), lengths)])
+        whole = [n for n in names if isinstance(plain.get(n), np.ndarray) and plain[n].dtype.kind in "iu"]
+        counts.append([n for n in whole if np.array_equal(plain[n], lengths)])
     return list(groups.values()), counts
 
 
@@ -183,12 +178,6 @@ def _counter_names(column: str) -> Iterator[str]:
     for stem in stems:
         yield f"n{stem}"
         yield f"N{stem}"
-
-
-def _is_count(column: Any, lengths: np.ndarray[Any, Any]) -> bool:
-    if not isinstance(column, np.ndarray) or column.dtype.kind not in "iu":
-        return False
-    return bool(np.array_equal(column, lengths))
 
 
 # -- Arrow ----------------------------------------------------------------------------------------

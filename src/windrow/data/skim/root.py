@@ -37,7 +37,9 @@ def write_ttree(path: Path, plan: Plan, pieces: Iterator[Any], record: Mapping[s
             initial_basket_capacity=plan.pieces + 2,
         )
         for table in pieces:
-            tree.extend(_arrays(plan, table, counted))
+            layouts = {n: layout for n, layout in zipped_columns(plan, table).items() if n not in counted}
+            lists = {n for n, layout in layouts.items() if layout.is_list and not layout.is_regular}
+            tree.extend({n: ak.Array(one) if n in lists else ak.to_numpy(one) for n, one in layouts.items()})
 
 
 def _counters(plan: Plan) -> dict[str, str]:
@@ -98,14 +100,6 @@ def _unsavable(field: Any) -> UsageError:
         f'save as Parquet or RNTuple, or leave it out with "-{field.name}"',
         column=field.name,
     )
-
-
-def _arrays(plan: Plan, table: Any, counted: set[str]) -> dict[str, Any]:
-    return {
-        name: ak.Array(layout) if layout.is_list and not layout.is_regular else ak.to_numpy(layout)
-        for name, layout in zipped_columns(plan, table).items()
-        if name not in counted
-    }
 
 
 def write_rntuple(path: Path, plan: Plan, pieces: Iterator[Any], record: Mapping[str, Any]) -> None:

@@ -354,12 +354,9 @@ def _prefix(name: str, counters: Iterable[str], columns: Mapping[str, Any]) -> t
 def _of_one_length(collections: Iterable[Collection]) -> tuple[Collection, ...]:
     """Give each prefix to one collection only: the one that is counted, else the largest."""
     every = list(collections)
-    best: dict[str, Collection] = {}
-    for one in every:
-        if one.prefix is not None:
-            rival = best.get(one.prefix)
-            if rival is None or _weight(one) > _weight(rival):
-                best[one.prefix] = one
+    best: dict[str | None, Collection] = {}
+    for one in sorted(every, key=lambda one: (one.counter is not None, len(one.members)), reverse=True):
+        best.setdefault(one.prefix, one)
     out: list[Collection] = []
     for one in every:
         if one.prefix is None or best[one.prefix] is one:
@@ -367,10 +364,6 @@ def _of_one_length(collections: Iterable[Collection]) -> tuple[Collection, ...]:
         else:
             out += [Collection(prefix=None, counter=None, members=(name,)) for name in one.members]
     return tuple(out)
-
-
-def _weight(one: Collection) -> tuple[bool, int]:
-    return one.counter is not None, len(one.members)
 
 
 # -- values ---------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from windrow.core.records import Life, Measurement, Task
 from windrow.errors import UsageError
 from windrow.tasks.history import History
 from windrow.watch import progress as watch_progress
-from windrow.watch.findings import waits
+from windrow.watch.graph_run import waits
 from windrow.watch.progress import SessionProgress, SessionSnapshot
 
 if TYPE_CHECKING:

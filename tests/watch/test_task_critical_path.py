@@ -7,8 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.watch.findings import Span, critical_path, least_time
-from windrow.watch.graph_run import Link
+from windrow.watch.graph_run import Link, Span, critical_path, least_time
 
 Graph = tuple[dict[int, Span], list[Link]]
 

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.errors import DataError
-from windrow.watch.findings import Findings
-from windrow.watch.graph_run import ByName, GraphRun, graph_run
+from windrow.watch.graph_run import ByName, Findings, GraphRun, graph_run
 from windrow.watch.log import Attempt, CallRecord, Try, attempt_line, call_line
 from windrow.watch.readlog import read_log
 from windrow.watch.report.session import session_page

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searching import examples
-from windrow.watch.findings import Span, cause_words, critical_path, waits
-from windrow.watch.graph_run import GraphRun, graph_run
+from windrow.watch.graph_run import GraphRun, Span, cause_words, critical_path, graph_run, waits
 from windrow.watch.log import Attempt, CallRecord, Try, call_line
 from windrow.watch.readlog import read_log
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
 from windrow.tasks.call import Call
-from windrow.watch.findings import RUNNING, Findings, cause_words, waits
-from windrow.watch.graph_run import maker_of
+from windrow.watch.graph_run import RUNNING, Findings, cause_words, maker_of, waits
 from windrow.watch.report.session import ending
 from windrow.watch.report.tables import show_micros
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_count, format_seconds
-from windrow.watch.findings import RUNNING, Findings, cause_words
+from windrow.watch.graph_run import RUNNING, Findings, cause_words
 from windrow.watch.report.page import build_page, timeline_section, write_text
 from windrow.watch.report.plain_data import pathless, strict, without_paths
 from windrow.watch.report.run import environment_facts

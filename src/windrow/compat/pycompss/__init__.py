@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from typing import TYPE_CHECKING, Any
 
-from windrow.compat.pycompss import body, decorators, parameters, runtime, tasks, waiting
+from windrow.compat.pycompss import arguments, decorators, options, tasks, waiting
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def _functions() -> dict[str, Any]:
-    homes = (body, runtime, waiting)
+    homes = (arguments, waiting)
     found = {name: one for home in homes for name, one in vars(home).items() if name.startswith("compss_")}
     return {"TaskGroup": waiting.TaskGroup, **found}
 
 
 def _parameters() -> dict[str, Any]:
     keys = ("Cache", "Depth", "Direction", "Keep_rename", "Prefix", "StdIOStream", "Type", "Weight")
-    return {**parameters.ALIASES, **{key: getattr(parameters, key) for key in keys}}
+    return {**options.ALIASES, **{key: getattr(options, key) for key in keys}}
 
 
 #: Decorators that are modules with a class of another name; the class does the same.
@@ -42,7 +42,7 @@ _CLASSES = {
 _MODULES: dict[str, dict[str, Any]] = {
     "api": _functions(),
     "parameter": _parameters(),
-    "exceptions": {"COMPSsException": body.COMPSsException},
+    "exceptions": {"COMPSsException": arguments.COMPSsException},
     "task": {"task": tasks.task, "Task": tasks.task},
     "local": {"local": waiting.local},
     "IO": {"IO": decorators.IO},

@@ -8,12 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from windrow.compat.pycompss.arguments import CallArguments, follow
-from windrow.compat.pycompss.body import Body, RunningBody, inside, returned_values
+from windrow.compat.pycompss.arguments import Body, CallArguments, RunningBody, follow, inside, returned_values
 from windrow.compat.pycompss.decorators import NOTES
 from windrow.compat.pycompss.options import Binary, CompssOptions, read_options
-from windrow.compat.pycompss.runtime import session_for_calls
-from windrow.compat.pycompss.waiting import current_task_group, forget_files, take_back_cancelled
+from windrow.compat.pycompss.waiting import current_task_group, forget_files, session_for_calls, take_back_cancelled
 from windrow.errors import UsageError
 from windrow.tasks.commands.command import Command
 from windrow.tasks.declare import Declared

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from searching import examples
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
-from windrow.store.atomic_write import write_whole
-from windrow.store.lock import take_lock
+from windrow.store.disk import take_lock, write_whole
 from windrow.store.rundir import NAMES, RunDirectory, read_result_file
 
 if TYPE_CHECKING:

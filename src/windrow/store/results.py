@@ -24,9 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import xxhash
 
 from windrow.errors import CorruptFileError, DataError
-from windrow.store.atomic_write import write_whole
-from windrow.store.lock import LOCK, DirectoryLock, take_lock
-from windrow.store.private import check_private
+from windrow.store.disk import LOCK, DirectoryLock, check_private, take_lock, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -16,20 +16,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import cramjam
 import xxhash
 
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
-from windrow.store.atomic_write import part_of, write_whole
+from windrow.store import disk
+from windrow.store.disk import LOCK, check_private, part_of, write_whole
 from windrow.store.journal.journal import JOURNAL, Journal, remove_journal
 from windrow.store.journal.journal import NAMES as JOURNAL_NAMES
-from windrow.store.lock import LOCK, take_lock
-from windrow.store.private import check_private, check_private_directory, keep_others_out
-
-if TYPE_CHECKING:
-    from windrow.store.lock import DirectoryLock
 
 #: Version of the layout of a run directory. Version 1 had a journal of several files.
 FORMAT = 2
@@ -58,7 +54,7 @@ class RunDirectory:
     """A directory that holds one run; the one who made it holds its lock until ``close``."""
 
     path: Path
-    _lock: DirectoryLock | None = field(default=None, compare=False, repr=False)
+    _lock: disk.DirectoryLock | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> Self:
@@ -86,9 +82,9 @@ class RunDirectory:
             raise UsageError(f"a run directory is a directory, and {place} is a file")
         names = {entry.name for entry in place.iterdir()}
         if keep_journal and Journal.exists(place):
-            check_private_directory(place)  # what was written by others would be run
-        keep_others_out(place, ours=is_run_directory(place) or names <= {LOCK})
-        lock = take_lock(place)
+            disk.refuse_if_shared(place)  # what was written by others would be run
+        disk.keep_others_out(place, ours=is_run_directory(place) or names <= {LOCK})
+        lock = disk.take_lock(place)
         if lock is None:
             raise UsageError(f"another run is going on in {place}: wait until it has ended, or name another directory")
         try:
@@ -256,7 +252,7 @@ def _set_aside(place: Path, but: str | None = None) -> None:
     if (place / RESULT).exists() and not better:
         _clear(previous)
         previous.mkdir(mode=0o700, exist_ok=True)
-        keep_others_out(previous, ours=True)
+        disk.keep_others_out(previous, ours=True)
         write_whole(previous / MANIFEST, [(place / MANIFEST).read_bytes()])
         for name in NAMES:
             if name != but and os.path.lexists(place / name):

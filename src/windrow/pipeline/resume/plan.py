@@ -25,8 +25,7 @@ from windrow.pipeline.run.partials import unpack
 from windrow.pipeline.run.workload import Feed
 from windrow.reuse.coverage import Covered, divide, first_rows
 from windrow.store.fingerprint.api import fingerprint
-from windrow.store.fingerprint.libraries import full_name, library_of_class, library_of_names
-from windrow.store.fingerprint.names import content_of
+from windrow.store.fingerprint.libraries import content_of, full_name, library_of_class, library_of_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -24,7 +24,7 @@ from windrow.errors import SaveError, UsageError
 from windrow.pipeline.cutflow.nminus1 import Count
 from windrow.pipeline.definition.saves import known_after_cuts, regions_named
 from windrow.pipeline.results.lumi_sections import skim_sections
-from windrow.store.lock import take_lock
+from windrow.store.disk import DirectoryLock, take_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from windrow.pipeline.results.result import Result
     from windrow.pipeline.run.workload import PipelineWorkload
     from windrow.run.loop import RunOutcome
-    from windrow.store.lock import DirectoryLock
 
 
 #: Hidden directories for what is not complete yet, beside the files that will be made of it. They are locked while their

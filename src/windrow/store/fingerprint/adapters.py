@@ -47,13 +47,6 @@ def words(*said: str) -> Callable[[int], str]:
     return said.__getitem__
 
 
-class Adapter(NamedTuple):
-    """How to describe objects of a class."""
-
-    describe: Callable[[Any], Shape]
-    derived: bool = False  #: whether classes of the user's may be made of it, which cannot hold more
-
-
 # -- NumPy -----------------------------------------------------------------------------------------
 
 
@@ -165,25 +158,27 @@ def _compiled(facts: list[Any], function: Any, *, is_compiled: bool) -> Shape:
     return Shape("compiled", [function, *facts], frozen=(function, said) if is_compiled else None)
 
 
-#: By the full names of classes, so that no library is loaded for it.
-ADAPTERS: dict[str, Adapter] = {
-    "numpy.generic": Adapter(_scalar),
-    "numpy.ufunc": Adapter(_ufunc),
-    "numpy.random._generator.Generator": Adapter(lambda v: Shape("generator", [v.bit_generator])),
-    "numpy.random.bit_generator.BitGenerator": Adapter(lambda v: Shape("bits", [v.state])),
-    "awkward.highlevel.Array": Adapter(_awkward, derived=True),
-    "awkward.highlevel.Record": Adapter(_awkward, derived=True),
-    "awkward.contents.content.Content": Adapter(_awkward_layout),
-    "pyarrow.lib.Table": Adapter(_arrow),
-    "pyarrow.lib.RecordBatch": Adapter(_arrow),
-    "pyarrow.lib.Array": Adapter(_arrow),
-    "pyarrow.lib.ChunkedArray": Adapter(_arrow),
-    "boost_histogram.histogram.Histogram": Adapter(_histogram),
-    "correctionlib.highlevel.CorrectionSet": Adapter(_correction),
-    "correctionlib.highlevel.Correction": Adapter(_correction),
-    "correctionlib.highlevel.CompoundCorrection": Adapter(_correction),
-    "numba.core.dispatcher.Dispatcher": Adapter(_dispatcher),
-    "numba.np.ufunc.dufunc.DUFunc": Adapter(_compiled_ufunc),
-    "numba.np.ufunc.gufunc.GUFunc": Adapter(_compiled_ufunc),
-    "numba.core.ccallback.CFunc": Adapter(_callback),
+#: Classes that those of the user's may be made of, which cannot hold more.
+DERIVABLE = {"awkward.highlevel.Array", "awkward.highlevel.Record"}
+#: How to describe objects of a class, by its full name, so that no library is loaded for it.
+ADAPTERS: dict[str, Callable[[Any], Shape]] = {
+    "numpy.generic": _scalar,
+    "numpy.ufunc": _ufunc,
+    "numpy.random._generator.Generator": lambda v: Shape("generator", [v.bit_generator]),
+    "numpy.random.bit_generator.BitGenerator": lambda v: Shape("bits", [v.state]),
+    "awkward.highlevel.Array": _awkward,
+    "awkward.highlevel.Record": _awkward,
+    "awkward.contents.content.Content": _awkward_layout,
+    "pyarrow.lib.Table": _arrow,
+    "pyarrow.lib.RecordBatch": _arrow,
+    "pyarrow.lib.Array": _arrow,
+    "pyarrow.lib.ChunkedArray": _arrow,
+    "boost_histogram.histogram.Histogram": _histogram,
+    "correctionlib.highlevel.CorrectionSet": _correction,
+    "correctionlib.highlevel.Correction": _correction,
+    "correctionlib.highlevel.CompoundCorrection": _correction,
+    "numba.core.dispatcher.Dispatcher": _dispatcher,
+    "numba.np.ufunc.dufunc.DUFunc": _compiled_ufunc,
+    "numba.np.ufunc.gufunc.GUFunc": _compiled_ufunc,
+    "numba.core.ccallback.CFunc": _callback,
 }

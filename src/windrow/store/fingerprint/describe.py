@@ -26,11 +26,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from windrow.files import File
-from windrow.store.fingerprint.adapters import A_KEY, ADAPTERS, Shape, Unknown, describe_array, words
+from windrow.store.fingerprint.adapters import A_KEY, ADAPTERS, DERIVABLE, Shape, Unknown, describe_array, words
 from windrow.store.fingerprint.code import read_code
 from windrow.store.fingerprint.libraries import (
     PYTHON,
+    InLibrary,
     Library,
+    Missing,
+    Source,
+    base_of,
+    content_of,
     full_name,
     library_of_class,
     library_of_module,
@@ -38,9 +43,9 @@ from windrow.store.fingerprint.libraries import (
     mro_of,
     names_in,
     names_of,
+    resolve,
     static_attribute,
 )
-from windrow.store.fingerprint.names import InLibrary, Missing, Source, base_of, content_of, resolve
 from windrow.store.fingerprint.randomness import draws_of_uses
 
 if TYPE_CHECKING:
@@ -61,27 +66,24 @@ def describe(value: Any) -> Shape:
         return _module(value)
     knows = static_attribute(kind, "fingerprint")
     if type(knows) is property and knows.fget is not None:
-        return _by_its_fingerprint(value, knows.fget(value))
+        text = knows.fget(value)
+        if type(text) is not str:
+            raise Unknown
+        if kind is File:
+            said = words("the way it is loaded", "the class")
+            return Shape(f"file {text}", [value._load, File], said, name=f"file {Path(value.path).name}")
+        return Shape("fingerprint", [text, kind])
     shape = _by_name(value)
     if shape is not None:
         return shape
     for one in mro_of(kind):
-        adapter = ADAPTERS.get(full_name(one))
-        if adapter is not None and library_of_class(one) is not None and (adapter.derived or library_of_class(kind)):
-            shape = adapter.describe(value)
+        name = full_name(one)
+        if name in ADAPTERS and library_of_class(one) is not None and (name in DERIVABLE or library_of_class(kind)):
+            shape = ADAPTERS[name](value)
             return shape._replace(
                 label=f"{shape.label} {len(shape.children)}", children=[*shape.children, kind], words=None
             )
     return _by_state(value) if library_of_class(kind) is None else _by_reduce(value)
-
-
-def _by_its_fingerprint(value: Any, text: Any) -> Shape:
-    if type(text) is not str:
-        raise Unknown
-    if type(value) is File:
-        said = words("the way it is loaded", "the class")
-        return Shape(f"file {text}", [value._load, File], said, name=f"file {Path(value.path).name}")
-    return Shape("fingerprint", [text, type(value)])
 
 
 def _by_name(value: Any) -> Shape | None:
@@ -149,7 +151,9 @@ def _function(function: FunctionType) -> Shape:
         if origin in judged:
             of_random.add(word)
         reads_values = reads_values or not _is_code(value)
-        is_settled = is_settled and not _may_change(base_of(origin, function))
+        base = base_of(origin, function)
+        is_users_module = issubclass(type(base), ModuleType) and library_of_module(base) is None
+        is_settled = is_settled and not (is_users_module or type(base) is Source)
         parts.setdefault(word, value)
     for name, value in sorted(function.__dict__.items()):
         parts[f"attribute {name!r}"] = value
@@ -174,10 +178,6 @@ def _defaults(function: FunctionType) -> dict[str, Any]:
     names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
     given = [*zip(names, defaults, strict=True), *sorted((function.__kwdefaults__ or {}).items())]
     return {f"default {name!r}": value for name, value in given}
-
-
-def _may_change(base: Any) -> bool:
-    return type(base) is Source or (issubclass(type(base), ModuleType) and library_of_module(base) is None)
 
 
 def _is_code(value: Any) -> bool:
@@ -311,11 +311,6 @@ def _key(key: Any) -> str:
     return repr(key) if type(key) in (str, int, float, bool, bytes) else f"of a {type(key).__name__}"
 
 
-def _proxy(value: Any) -> Shape:
-    (inside,) = gc.get_referents(value)  # what it shows; asking it could run code of the user's
-    return Shape("mappingproxy", [inside])
-
-
 def _field(value: dataclasses.Field[Any]) -> Shape:
     kept = ("name", "default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
     return Shape("field", [getattr(value, name) for name in kept], words(*kept))
@@ -355,7 +350,8 @@ _DESCRIBED: dict[type, Callable[[Any], Shape]] = {
     frozenset: lambda v: Shape("frozenset", list(v), is_set=True),
     _Pairs: lambda v: _pairs(v.items),
     _Members: lambda v: Shape("set", v.members, is_set=True),
-    types.MappingProxyType: _proxy,
+    # What it shows; asking it could run code of the user's.
+    types.MappingProxyType: lambda v: Shape("mappingproxy", gc.get_referents(v)),
     np.ndarray: describe_array,
     np.memmap: describe_array,
 }
@@ -489,21 +485,14 @@ def name_if_opaque(value: Any) -> Any:
 def opaque_use(value: Any, origin: Origin, reading: Reading) -> str:
     """Say what code reads through something that it uses without showing it; nothing if that is harmless."""
     if type(value) is InLibrary:
-        return _opaque_name(value.name, reading)
+        plain = value.name.removeprefix("builtins.")
+        if plain in _LOOKS_UP or (plain in _LOOKS_UP_IF_BARE and plain in reading.bare):
+            return f"looks up by itself ({plain}())"
+        parts = value.name.split(".")
+        said = [".".join(parts[:count]) for count in (2, 3)]
+        return next((f"reads from the environment ({name})" for name in said if name in _ENVIRONMENT), "")
     if "cwd" in origin.attributes and type(value) is type and issubclass(value, Path):
         return "reads from the environment (pathlib.Path.cwd)"
     if "__subclasses__" in origin.attributes:
         return "looks up by itself (__subclasses__())"  # which there are is nowhere in the class
-    return ""
-
-
-def _opaque_name(name: str, reading: Reading) -> str:
-    plain = name.removeprefix("builtins.")
-    if plain in _LOOKS_UP or (plain in _LOOKS_UP_IF_BARE and plain in reading.bare):
-        return f"looks up by itself ({plain}())"
-    parts = name.split(".")
-    for count in (2, 3):
-        said = ".".join(parts[:count])
-        if said in _ENVIRONMENT:
-            return f"reads from the environment ({said})"
     return ""

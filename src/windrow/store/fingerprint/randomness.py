@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windrow.store.fingerprint.libraries import mro_of, names_in
-from windrow.store.fingerprint.names import absolute, base_of, content_of
+from windrow.store.fingerprint.libraries import absolute, base_of, content_of, mro_of, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.store.fingerprint.adapters import A_KEY, Shape, Unknown
 from windrow.store.fingerprint.code import digest, plain, read_code
 from windrow.store.fingerprint.describe import describe
-from windrow.store.fingerprint.libraries import Library, full_name, library_of_class, library_of_names, static_attribute
-from windrow.store.fingerprint.names import InLibrary, content_of
+from windrow.store.fingerprint.libraries import (
+    InLibrary,
+    Library,
+    content_of,
+    full_name,
+    library_of_class,
+    library_of_names,
+    static_attribute,
+)
 from windrow.store.fingerprint.randomness import draw_of
 from windrow.units import format_bytes
 

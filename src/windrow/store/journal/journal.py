@@ -22,8 +22,7 @@ import xxhash
 
 from windrow.core.intervals import Intervals
 from windrow.errors import CorruptFileError, DataError, InternalError, JournalError, MissingFileError, WindrowError
-from windrow.store.atomic_write import part_of, sync_directory
-from windrow.store.private import check_private
+from windrow.store.disk import check_private, part_of, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence

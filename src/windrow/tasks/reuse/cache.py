@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from windrow.errors import UsageError
-from windrow.store.private import keep_others_out
+from windrow.store.disk import keep_others_out
 from windrow.store.results import Results, Usage, evict
 from windrow.tasks.call import Call, has_no_futures, map_nested
 from windrow.tasks.files.stamps import Stamp, content_digest, stamp

@@ -13,7 +13,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import UsageError
-from windrow.store.atomic_write import write_whole
+from windrow.store.disk import write_whole
 from windrow.watch.report.tables import hint, plural
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from windrow.cli import demo
+from windrow.cli import loading as demo
 from windrow.cli.main import main
 from windrow.errors import InternalError
 

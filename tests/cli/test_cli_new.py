@@ -24,11 +24,10 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from searching import few_by_day
-from windrow.cli.contents import look, together
 from windrow.cli.loading import loaded, pipeline_in
 from windrow.cli.main import main
-from windrow.cli.new.design import choose_axis, design
-from windrow.cli.new.template import TEMPLATES
+from windrow.cli.new.design import TEMPLATES, choose_axis, design
+from windrow.cli.show import look, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable

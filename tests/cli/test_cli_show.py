@@ -18,9 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow as wr
-from windrow.cli import contents
-from windrow.cli.contents import Column, grouped
 from windrow.cli.main import main
+from windrow.cli.show import Column, _other_types, grouped
 from windrow.data.base import ColumnInfo, FileInfo
 from windrow.data.columns import find_collections
 from windrow.errors import CorruptFileError, MissingTreeError
@@ -333,10 +332,10 @@ def test_columns_of_other_types_are_asked_for_together() -> None:
         return {name: ak.Array([[[1.5]]])[start:stop] for name in names}
 
     names = [f"c{number}" for number in range(127)]
-    found = contents._other_types(SimpleNamespace(read=read), names)
+    found = _other_types(SimpleNamespace(read=read), names)
     assert asked == [127]
     assert set(found.values()) == {"var * var * float64"}
     asked.clear()
-    found = contents._other_types(SimpleNamespace(read=read), [*names, "bad"])
+    found = _other_types(SimpleNamespace(read=read), [*names, "bad"])
     assert len(asked) == 15
     assert [name for name, kind in found.items() if kind == "unreadable"] == ["bad"]

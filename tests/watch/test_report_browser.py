@@ -12,7 +12,7 @@ import pytest
 from hist import Hist
 
 import windrow as wr
-from windrow.cli import demo
+from windrow.cli import loading as demo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,12 +14,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from windrow.errors import UnknownNameError, UsageError, nearest
+from windrow.errors import InternalError, UnknownNameError, UsageError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from windrow.pipeline.pipeline import Pipeline
+    from windrow.pipeline.results.result import Result
 
 
 #: The name that wins where a file has several pipelines, and the names of the file's own data.
@@ -116,3 +117,34 @@ def data_of(arguments: tuple[str, ...]) -> Any:
             f"a fileset stands alone, but {filesets[0]} came with {len(arguments) - 1} more; name one fileset, or files"
         )
     return list(arguments)
+
+
+# -- the dimuon example, shipped inside the package; in a checkout it is where its readers look for it
+
+
+#: The files of the example that the demo needs.
+FILES = ("generate.py", "analysis.py")
+#: Where they are: in an installed package (see pyproject.toml), or in a checkout.
+PLACES = (Path(__file__).parent / "dimuon", Path(__file__).resolve().parents[3] / "examples" / "dimuon")
+#: How many files the generator writes.
+DATA_FILES = 6
+
+
+def example_directory(places: tuple[Path, ...] = PLACES) -> Path:
+    for place in places:
+        if all((place / name).is_file() for name in FILES):
+            return place
+    raise InternalError(
+        f"the demo's files {' and '.join(FILES)} are not in {' or '.join(map(str, places))}; install Windrow again"
+    )
+
+
+def generated(directory: Path, rows: int) -> Any:
+    with loaded(example_directory() / "generate.py") as module:
+        return module.generate(directory, rows_per_file=-(-rows // DATA_FILES))
+
+
+def run_example(fileset: Any, **options: Any) -> Result:
+    file = example_directory() / "analysis.py"
+    with loaded(file) as module:
+        return pipeline_in(module, file).run(fileset, **options)

@@ -27,16 +27,15 @@ if TYPE_CHECKING:
 
 ERROR = 1
 
+#: An option that names a file or a directory to be written.
+FILE: dict[str, Any] = {"type": click.Path(path_type=Path, dir_okay=False), "metavar": "FILE"}
+DIRECTORY: dict[str, Any] = {"type": click.Path(path_type=Path, file_okay=False), "metavar": "DIRECTORY"}
+
 #: As many as one reads; the JSON summary has them all.
 SHOWN_PROBLEMS = 10
 
 #: Commands in modules of their own, imported when they are asked for.
-LATER = {
-    "new": "windrow.cli.new.command",
-    "report": "windrow.cli.report",
-    "show": "windrow.cli.show",
-    "simulate": "windrow.cli.simulate",
-}
+LATER = {"new": "windrow.cli.new.command", "show": "windrow.cli.show", "simulate": "windrow.cli.simulate"}
 
 
 class _Windrow(click.Group):
@@ -119,26 +118,16 @@ def main(context: click.Context) -> int:
     help="For all datasets, or for those that match; may be repeated.",
 )
 @click.option("--nminus1", is_flag=True, help="Also count the rows that pass all cuts but one.")
-@click.option(
-    "--rundir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Directory to keep the log, the journal and the result in.",
-)
+@click.option("--rundir", **DIRECTORY, help="Directory to keep the log, the journal and the result in.")
 @click.option("--resume", is_flag=True, help="Continue what an earlier run left in --rundir.")
 @click.option(
     "--out",
     "outs",
     multiple=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
+    **FILE,
     help="Write the outputs to FILE.root, .coffea, .json or .npz; may be repeated.",
 )
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write an HTML page about the run.",
-)
+@click.option("--report", **FILE, help="Write an HTML page about the run.")
 @click.option(
     "--json",
     "json_to",
@@ -207,27 +196,50 @@ def run(
 @click.option(
     "--rows", type=click.IntRange(min=1), default=1_200_000, show_default=True, help="How many events to generate."
 )
-@click.option(
-    "--keep",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIRECTORY",
-    help="Generate the files there and leave them. [default: a temporary directory]",
-)
+@click.option("--keep", **DIRECTORY, help="Generate the files there and leave them. [default: a temporary directory]")
 @click.option("--workers", type=click.IntRange(min=1), help="How many. [default: all cores granted]")
 def demo(rows: int, keep: Path | None, workers: int | None) -> int:
     """Generate collision events and find the J/psi, the Upsilon and the Z among them."""
     from tempfile import TemporaryDirectory
 
-    from windrow.cli import demo as example
+    from windrow.cli import loading
 
-    click.get_current_context().meta[ANALYSIS] = example.example_directory() / "analysis.py"
+    click.get_current_context().meta[ANALYSIS] = loading.example_directory() / "analysis.py"
     with ExitStack() as stack:
         if keep is None:
             keep = Path(stack.enter_context(TemporaryDirectory(prefix="windrow-demo-")))
         click.echo(f"generating about {rows:,} events in {keep} ...", err=True)
-        fileset = example.generated(keep, rows)
-        result = example.run_example(fileset, workers=workers)
+        fileset = loading.generated(keep, rows)
+        result = loading.run_example(fileset, workers=workers)
     return _ended(result, quiet=False, explain=False)
+
+
+@main.command("report", cls=Command)
+@click.argument("rundir", type=click.Path(path_type=Path))
+@click.option("--out", **FILE, help="Where the page goes. [default: RUNDIR/report.html]")
+@click.option("--trace", **FILE, help="Where the trace for Perfetto goes. [default: beside the page]")
+def report_rundir(rundir: Path, out: Path | None, trace: Path | None) -> int:
+    """Write one HTML page about the run in RUNDIR, and a trace of its tasks.
+
+    The page needs no network and can be passed on: it has no paths. A run that was killed has a
+    page too, from what its log says. The exit code is 0 if the run is complete, and 2 if it is not.
+    """
+    from windrow.store.rundir import RunDirectory, is_run_directory
+
+    if is_run_directory(rundir) and "session" in RunDirectory.open(rundir).read_manifest():
+        from windrow.tasks.watched import report_session_directory
+
+        written: tuple[Path, Path | None, bool, str] = report_session_directory(rundir, out, trace)
+    else:
+        from windrow.pipeline.results import report_data
+
+        written = report_data.report_rundir(rundir, out, trace)
+    page, traced, complete, words = written
+    click.echo(words)
+    click.echo(f"report: {page}")
+    if traced is not None:
+        click.echo(f"trace:  {traced} (opens in ui.perfetto.dev)")
+    return 0 if complete else 2
 
 
 def _pipeline_options(given: dict[str, Any], *, quiet: bool) -> dict[str, Any]:

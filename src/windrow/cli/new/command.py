@@ -18,7 +18,7 @@ from windrow.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from windrow.cli.contents import Contents
+    from windrow.cli.show import Contents
     from windrow.data.base import Source
 
 
@@ -48,7 +48,7 @@ def command(name: str, sources: tuple[str, ...], kind: str) -> int:
 
     Looks at the files: triggers, objects, weights and ranges are theirs. Nothing is overwritten.
     """
-    from windrow.cli.new.template import fill_directory
+    from windrow.cli.new.design import fill_directory
 
     directory = _directory(name)
     if kind == "pipeline":
@@ -91,10 +91,8 @@ def _directory(name: str) -> Path:
 
 def _pipeline(name: str, sources: Sequence[str]) -> dict[str, str]:
     from windrow import data
-    from windrow.cli.contents import look, together
-    from windrow.cli.new.design import design
-    from windrow.cli.new.template import fill_directory
-    from windrow.cli.show import files_text
+    from windrow.cli.new.design import design, fill_directory
+    from windrow.cli.show import files_text, look, together
 
     if not sources:
         raise UsageError(

@@ -41,7 +41,7 @@ import difflib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from concurrent.futures import BrokenExecutor
 
 __all__ = [
@@ -76,6 +76,7 @@ __all__ = [
     "UnknownNameError",
     "UsageError",
     "WindrowError",
+    "alternatives",
     "error_text",
     "nearest",
 ]
@@ -89,6 +90,11 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
     if not close:
         return ""
     return "; did you mean " + " or ".join(repr(lowered[key]) for key in close) + "?"
+
+
+def alternatives(called: str, name: object, known: Collection[str]) -> str:
+    """Say which known names are closest to ``name``, and what all of them are, as the end of a sentence."""
+    return f"{nearest(str(name), known)} ({called}: {', '.join(known) or 'none'})"
 
 
 def error_text(error: BaseException) -> str:

@@ -164,15 +164,13 @@ def _recorded_text(about: dict[str, Any]) -> str:
 
 def _device(name: str | None) -> tuple[str, Device] | None:
     from windrow.engines.simulated.model_files import load_devices
-    from windrow.errors import UnknownNameError, nearest
+    from windrow.errors import UnknownNameError, alternatives
 
     if name is None:
         return None
     devices = load_devices()
     if name not in devices:
-        raise UnknownNameError(
-            f"--device {name}: no such device{nearest(name, devices)} (devices: {', '.join(devices)})"
-        )
+        raise UnknownNameError(f"--device {name}: no such device{alternatives('devices', name, devices)}")
     return name, devices[name]
 
 

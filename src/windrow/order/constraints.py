@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from windrow.errors import InternalError, UnknownNameError, UsageError, nearest
+from windrow.errors import InternalError, UnknownNameError, UsageError, alternatives
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -85,10 +85,8 @@ def _check_names(wanted: Sequence[str], written: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in wanted:
         if name not in written:
-            raise UnknownNameError(
-                f"order= names the step {name!r}, which is not defined{nearest(name, written)} "
-                f"(steps: {', '.join(written)})"
-            )
+            there = alternatives("steps", name, written)
+            raise UnknownNameError(f"order= names the step {name!r}, which is not defined{there}")
         if name in seen:
             raise UsageError(f"order= names the step {name!r} twice")
         seen.add(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windrow.blocks.program import Lane
-from windrow.errors import UnknownNameError, nearest
+from windrow.errors import UnknownNameError, alternatives
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,10 +31,8 @@ def regions_without(asked: bool | Sequence[str], regions: Mapping[str, object]) 
         return tuple(regions) if asked else ()
     for name in asked:
         if name not in regions:
-            raise UnknownNameError(
-                f"nminus1= names the region {name!r}, which is not defined{nearest(name, regions)} "
-                f"(regions: {', '.join(regions)})"
-            )
+            there = alternatives("regions", name, regions)
+            raise UnknownNameError(f"nminus1= names the region {name!r}, which is not defined{there}")
     return tuple(asked)
 
 

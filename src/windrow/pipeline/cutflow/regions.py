@@ -7,7 +7,7 @@ from functools import reduce
 from operator import add
 from typing import Any, Generic, TypeVar
 
-from windrow.errors import UnknownNameError, nearest
+from windrow.errors import UnknownNameError, alternatives, nearest
 
 T = TypeVar("T")
 Key = TypeVar("Key")
@@ -48,10 +48,8 @@ class RegionTables(Mapping[str, T], Generic[T]):
         if dataset is None:
             return reduce(add, mine.values())
         if dataset not in mine:
-            raise UnknownKey(
-                f"no {self.called} of region {region!r} for dataset {dataset!r}{nearest(str(dataset), mine)} "
-                f"(datasets: {', '.join(mine)})"
-            )
+            there = alternatives("datasets", dataset, mine)
+            raise UnknownKey(f"no {self.called} of region {region!r} for dataset {dataset!r}{there}")
         return mine[dataset]
 
     def __iter__(self) -> Iterator[str]:

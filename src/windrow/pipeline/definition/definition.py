@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from windrow.blocks.fetch_ahead import AccessLog
-from windrow.errors import DefinitionError, UnknownNameError, nearest
+from windrow.errors import DefinitionError, UnknownNameError, alternatives
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -142,24 +142,18 @@ def _known_cut(where: str, cut: str, cuts: list[str], steps: Mapping[str, StepDe
         return
     if cut in steps:
         raise DefinitionError(f"{where} names {cut!r}, which is a {steps[cut].kind}, not a cut")
-    raise UnknownNameError(
-        f"{where} names the cut {cut!r}, which is not defined{nearest(cut, cuts)} (cuts: {', '.join(cuts) or 'none'})"
-    )
+    raise UnknownNameError(f"{where} names the cut {cut!r}, which is not defined{alternatives('cuts', cut, cuts)}")
 
 
 def _check_output(output: StepDefinition, regions: Mapping[str, Mapping[str, bool]], weights: list[str]) -> None:
     for pattern in output.regions or ():
         if not any(fnmatchcase(region, pattern) for region in regions):
-            raise UnknownNameError(
-                f"output {output.name!r} names the region {pattern!r}, which is not defined"
-                f"{nearest(pattern, regions)} (regions: {', '.join(regions)})"
-            )
+            there = alternatives("regions", pattern, regions)
+            raise UnknownNameError(f"output {output.name!r} names the region {pattern!r}, which is not defined{there}")
     for name in output.weights or ():
         if name != "*" and name not in weights:
-            raise UnknownNameError(
-                f"output {output.name!r} names the weight {name!r}, which is not defined"
-                f"{nearest(name, weights)} (weights: {', '.join(weights) or 'none'})"
-            )
+            there = alternatives("weights", name, weights)
+            raise UnknownNameError(f"output {output.name!r} names the weight {name!r}, which is not defined{there}")
 
 
 def _refuse_non_column(step: StepDefinition, column: str, steps: Mapping[str, StepDefinition]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from windrow.blocks.program import BoundSave
-from windrow.errors import DefinitionError, UnknownNameError, nearest
+from windrow.errors import DefinitionError, UnknownNameError, alternatives, nearest
 from windrow.pipeline.binding.lanes import prefix_region
 
 if TYPE_CHECKING:
@@ -79,10 +79,8 @@ def regions_named(save: SaveDefinition, regions: Mapping[str, Mapping[str, bool]
     names = tuple(part.strip() for part in save.region.split("|"))
     for name in names:
         if name not in regions:
-            raise UnknownNameError(
-                f"save {save.path!r} names the region {name!r}, which is not defined{nearest(name, regions)} "
-                f"(regions: {', '.join(regions)})"
-            )
+            there = alternatives("regions", name, regions)
+            raise UnknownNameError(f"save {save.path!r} names the region {name!r}, which is not defined{there}")
     return names
 
 

@@ -26,7 +26,7 @@ from windrow.blocks.kernels import EachKernel
 from windrow.blocks.program import Argument
 from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.selection import Selection, union
-from windrow.errors import StepError, UnknownNameError, UsageError, nearest
+from windrow.errors import StepError, UnknownNameError, UsageError, alternatives, nearest
 from windrow.pipeline.binding.bind import bind
 from windrow.pipeline.inspect.rows import (
     ROOM,
@@ -71,10 +71,8 @@ def peek(
     if isinstance(rows, bool) or not hasattr(rows, "__index__") or rows.__index__() < 1:
         raise UsageError(f"rows= must be a whole number of at least 1, got {rows!r}")
     if region is not None and region not in definition.regions:
-        raise UnknownNameError(
-            f"region= names {region!r}, which is not defined{nearest(region, definition.regions)} "
-            f"(regions: {', '.join(definition.regions)})"
-        )
+        there = alternatives("regions", region, definition.regions)
+        raise UnknownNameError(f"region= names {region!r}, which is not defined{there}")
     source = windrow_data.open(data)
     look = _Look(definition, source, names, region, at, debug)
     count = 1 if at is not None else int(rows.__index__())

@@ -16,7 +16,7 @@ import numpy as np
 
 from windrow.core import rows
 from windrow.core.records import NO_COST, Plan
-from windrow.errors import UnknownNameError, UsageError, nearest
+from windrow.errors import UnknownNameError, UsageError, alternatives
 from windrow.order.constraints import complete, repair
 from windrow.order.control.assumed import LEAST_SEEN, assumed_windows
 from windrow.order.control.how_much import MOST_ROWS, NO_SAMPLE, Sampling, how_much
@@ -365,10 +365,8 @@ def _asked(order: Any, source: Source) -> tuple[dict[str, Any], list[str]]:
     else:
         for dataset in order:
             if dataset not in source.datasets:
-                raise UnknownNameError(
-                    f"order= names the dataset {dataset!r}, which is not there{nearest(dataset, source.datasets)} "
-                    f"(datasets: {', '.join(source.datasets)})"
-                )
+                there = alternatives("datasets", dataset, source.datasets)
+                raise UnknownNameError(f"order= names the dataset {dataset!r}, which is not there{there}")
     said = [f"order: {whose} is used for {named}, not named in order="] if left else []
     return {dataset: order.get(dataset, other) for dataset in source.datasets}, said
 
@@ -412,7 +410,5 @@ def _weights_first(
 def _check_cutflow(cutflow: Mapping[str, str], source: Source) -> None:
     for pattern in cutflow:
         if not any(fnmatchcase(dataset, pattern) for dataset in source.datasets):
-            raise UnknownNameError(
-                f"cutflow= names the dataset {pattern!r}, which is not there{nearest(pattern, source.datasets)} "
-                f"(datasets: {', '.join(source.datasets)})"
-            )
+            there = alternatives("datasets", pattern, source.datasets)
+            raise UnknownNameError(f"cutflow= names the dataset {pattern!r}, which is not there{there}")

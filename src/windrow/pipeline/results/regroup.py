@@ -14,7 +14,7 @@ from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
 
-from windrow.errors import UnknownNameError, UsageError, nearest
+from windrow.errors import UnknownNameError, UsageError, alternatives
 from windrow.pipeline.cutflow.nminus1 import NMinusOneTables
 from windrow.pipeline.cutflow.table import Cutflow
 from windrow.pipeline.results.histograms import histograms_in, map_histograms, scaled
@@ -69,10 +69,8 @@ def _members(groups: Mapping[str, str | Sequence[str]], datasets: tuple[str, ...
         for pattern in (patterns,) if isinstance(patterns, str) else patterns:
             matching = [d for d in datasets if d == pattern or fnmatchcase(d, pattern)]
             if not matching:
-                raise UnknownNameError(
-                    f"group {name!r}: no dataset is called or matches {pattern!r}{nearest(pattern, datasets)} "
-                    f"(datasets: {', '.join(datasets)})"
-                )
+                there = alternatives("datasets", pattern, datasets)
+                raise UnknownNameError(f"group {name!r}: no dataset is called or matches {pattern!r}{there}")
             found += [dataset for dataset in matching if dataset not in found]
         if not found:
             raise UsageError(f"group {name!r} names no dataset")
@@ -174,9 +172,7 @@ def _factors(result: Result, factor: Any) -> dict[str, float]:
     if isinstance(factor, Mapping):
         for name in factor:
             if name not in datasets:
-                raise UnknownNameError(
-                    f"scale: no dataset {name!r}{nearest(str(name), datasets)} (datasets: {', '.join(datasets)})"
-                )
+                raise UnknownNameError(f"scale: no dataset {name!r}{alternatives('datasets', name, datasets)}")
         return {d: _number(factor.get(d, 1.0), d) for d in datasets}
     if callable(factor):
         return {d: _number(_ask_factor(factor, result, d), d) for d in datasets}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
 from windrow.blocks.program import NOMINAL
-from windrow.errors import IncompleteError, nearest
+from windrow.errors import IncompleteError, alternatives
 from windrow.pipeline.cutflow.nminus1 import Count, NMinusOneTables
 from windrow.pipeline.cutflow.regions import UnknownKey
 from windrow.pipeline.ordering.summary import order_lines
@@ -20,6 +20,12 @@ from windrow.watch.report.plain_data import strict
 if TYPE_CHECKING:
     from windrow.pipeline.cutflow.table import Cutflow
     from windrow.pipeline.results.ledger import Ledger
+
+
+#: What a summary says as it is.
+_SUMMED_UP = (
+    "engine", "workers", "seed", "exit_code", "complete", "interrupted", "seconds", "rows_per_second", "bytes_read",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +139,7 @@ class Result(Mapping[str, Any]):
         keys = key if isinstance(key, tuple) else (key,)
         name, rest = keys[0], list(keys[1:])
         if name not in self.output_names:
-            raise UnknownKey(
-                f"no output {name!r}{nearest(str(name), self.output_names)} (outputs: {', '.join(self.output_names)})"
-            )
+            raise UnknownKey(f"no output {name!r}{alternatives('outputs', name, self.output_names)}")
         found = {
             (region, variation, dataset): (dataset, (output, region, variation))
             for outputs in (self.outputs, self.not_kept)
@@ -172,10 +176,8 @@ class Result(Mapping[str, Any]):
         if len(regions) == 1:
             return self._by_variation(name, found, regions[0], rest)
         if rest:
-            raise UnknownKey(
-                f"output {name!r} has no region {rest[0]!r}{nearest(str(rest[0]), map(str, regions))} "
-                f"(regions: {', '.join(map(str, regions))})"
-            )
+            there = alternatives("regions", rest[0], [str(region) for region in regions])
+            raise UnknownKey(f"output {name!r} has no region {rest[0]!r}{there}")
         return {region: self._by_variation(name, found, region, []) for region in regions}
 
     def _by_variation(self, name: str, found: dict[Any, Any], region: Any, rest: list[Any]) -> Any:
@@ -299,16 +301,8 @@ class Result(Mapping[str, Any]):
         return {
             "windrow": __version__,
             "pipeline": self.name,
-            "engine": self.engine,
-            "workers": self.workers,
-            "seed": self.seed,
-            "exit_code": self.exit_code,
-            "complete": self.complete,
-            "interrupted": self.interrupted,
+            **{name: getattr(self, name) for name in _SUMMED_UP},
             "rows": self.ledger.as_dict(),
-            "seconds": self.seconds,
-            "rows_per_second": self.rows_per_second,
-            "bytes_read": self.bytes_read,
             "outputs": list(self.output_names),
             "cutflow": self.cutflow.as_dict(),
             "nminus1": self.nminus1.as_dict(),

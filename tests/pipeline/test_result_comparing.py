@@ -79,7 +79,7 @@ def test_changed_rows_say_who_they_are(file: str) -> None:
         assert str(row).startswith("SR -> out: ")
         assert row.identity == {name: data[name][row.row] for name in small.IDENTITY}
     assert found.changed == 2 * len(gone)
-    assert found.changes.by_region == {"SR": (len(gone), 0), "CR": (0, len(gone))}
+    assert found.by_region == {"SR": (len(gone), 0), "CR": (0, len(gone))}
     text = str(found)
     assert f"SR: {len(gone)} left, 0 entered" in text
     assert f"and {found.changed - 3} more" in text
@@ -125,7 +125,7 @@ def test_rows_only_one_run_looked_at_have_not_changed(file: str) -> None:
     assert found.changed == 0
     assert not found.same
     beyond = sum(n >= 100 for n in signal(0.5) | control(0.5))
-    assert f"{beyond} rows of regions of the first run are not compared" in found.changes.notes[0]
+    assert f"{beyond} rows of regions of the first run are not compared" in found.notes[0]
 
 
 def test_a_skim_is_compared_by_identity(file: str, tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_a_skim_is_compared_by_identity(file: str, tmp_path: Path) -> None:
         assert events == set(data["event"][moved].tolist())
         assert {row.left for row in rows} == {gone}
         assert {row.file for row in rows} == {(file if gone else skim).rpartition(":")[0]}
-    assert found.changes.by_region == {"SR": (moved.sum(), 0), "CR": (0, moved.sum())}
-    assert second.compare(first).changes.by_region == {"SR": (0, moved.sum()), "CR": (moved.sum(), 0)}
+    assert found.by_region == {"SR": (moved.sum(), 0), "CR": (0, moved.sum())}
+    assert second.compare(first).by_region == {"SR": (0, moved.sum()), "CR": (moved.sum(), 0)}
 
 
 def test_rows_that_another_file_does_not_have_have_not_changed(file: str, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_rows_that_another_file_does_not_have_have_not_changed(file: str, tmp_pa
     for one, two, which in ((first, second, "first"), (second, first, "second")):
         found = one.compare(two)
         assert found.changed == 0
-        (note,) = found.changes.notes
+        (note,) = found.notes
         assert note.startswith(f"{absent} rows of regions of the {which} run are not compared")
 
 
@@ -187,7 +187,7 @@ def test_rows_of_other_files_are_compared_where_both_runs_saw_them(
 
     for region in ("SR", "CR"):
         mine, theirs = side(one)[region], side(two)[region]
-        assert found.changes.by_region[region] == (len(mine - theirs), len(theirs - mine))
+        assert found.by_region[region] == (len(mine - theirs), len(theirs - mine))
         for left, expected in ((True, mine - theirs), (False, theirs - mine)):
             rows = [row for row in found.rows if row.region == region and row.left is left]
             assert {row.identity["event"] for row in rows} == expected
@@ -202,8 +202,8 @@ def test_a_skim_of_one_region_has_not_changed_the_others(tmp_path: Path) -> None
     found = first.compare(second)
     assert found.changed == 0
     control = len(first.kept.rows("CR", 0))
-    assert f"{control} rows of regions of the first run" in found.changes.notes[0]
-    assert "perhaps a skim" in found.changes.notes[0]
+    assert f"{control} rows of regions of the first run" in found.notes[0]
+    assert "perhaps a skim" in found.notes[0]
 
 
 def test_other_files_without_identity_cannot_be_compared(file: str, tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_repeated_identities_are_said(file: str, tmp_path: Path) -> None:
     data["luminosityBlock"] = np.ones(50, dtype=np.int64)
     other = small.write_root(tmp_path / "same.root", data)
     found = small.run(data=source(file)).compare(small.run(data=source(other)))
-    assert any("several rows have the same" in note for note in found.changes.notes)
+    assert any("several rows have the same" in note for note in found.notes)
 
 
 def test_a_file_that_is_gone_still_compares_by_number(file: str, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_file_that_is_gone_still_compares_by_number(file: str, tmp_path: Path)
     found = load(tmp_path / "run").compare(second)
     assert found.changed == 2 * len(signal(0.5) - signal(0.6))
     assert found.rows[0].identity == {}
-    assert any("cannot be read" in note for note in found.changes.notes)
+    assert any("cannot be read" in note for note in found.notes)
 
 
 def test_results_without_kept_rows_say_so(file: str) -> None:

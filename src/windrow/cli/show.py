@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -96,21 +97,15 @@ def _look(source: Any, one: Input) -> Contents:
     label = one.label if one.tree is None else f"{one.label}:{one.tree}"
     path = Path(str(one.location))
     size = path.stat().st_size if path.is_file() else None
-    if kinds and name is None and one.tree is None:
-        tables = tuple(Table(tree, kind, rows[tree]) for tree, kind in kinds.items())
-        return Contents(
-            label=label, format=one.format, bytes=size, tables=tables, used=None, info=None, columns={}
-        )  # fmt: skip
-    # A file without the tree asked for, or without any, is an error here.
-    reader = source.open(one.index)
-    try:
-        info = reader.info
-        columns = _columns_in(reader)
-        # Looked at after opening: a skim brings the metadata of its dataset along.
-        metadata = {k: v for k, v in source.datasets[one.dataset].items() if k != "dataset"}
-    finally:
-        reader.close()
-    tables = tuple(Table(tree, kind, rows.get(tree, info.rows)) for tree, kind in kinds.items())
+    info, columns, metadata = None, {}, {}
+    if not kinds or name is not None or one.tree is not None:
+        # A file without the tree asked for, or without any, is an error here.
+        with closing(source.open(one.index)) as reader:
+            info, columns = reader.info, _columns_in(reader)
+            # Looked at after opening: a skim brings the metadata of its dataset along.
+            metadata = {k: v for k, v in source.datasets[one.dataset].items() if k != "dataset"}
+    read = 0 if info is None else info.rows
+    tables = tuple(Table(tree, kind, rows.get(tree, read)) for tree, kind in kinds.items())
     used = next((table for table in tables if table.name == name), None)
     return Contents(
         label=label, format=one.format, bytes=size, tables=tables, used=used, info=info,

@@ -111,7 +111,7 @@ class Results:
                 entry, body = _opened(path, size, stream)
                 if size <= SHORT:
                     for output in entry.outputs.values():
-                        _checked(path, output, _pieces(path, output, body, stream))
+                        _pieces(path, output, body, stream)
         except CorruptFileError:
             self.remove(key)
             return None
@@ -131,7 +131,6 @@ class Results:
                 if output is None:
                     raise _damaged(path, "was replaced by one that has no such output")
                 pieces = _pieces(path, output, body, stream)
-                _checked(path, output, pieces)
         except CorruptFileError:
             self.remove(key)
             raise
@@ -171,15 +170,16 @@ def _opened(path: str, size: int, stream: FileIO) -> tuple[Entry, int]:
     if xxhash.xxh3_128_digest(head) != digest:
         raise _damaged(path, "has changed: its checksum is wrong")
     said = json.loads(bytes(head))
-    outputs = {
-        name: Output(at, tuple(lengths), words) for name, (at, lengths, words) in said["outputs"].items()
-    }  # fmt: skip
+    outputs = {name: Output(at, tuple(lengths), words) for name, (at, lengths, words) in said["outputs"].items()}
     return Entry(path, size, outputs, said["facts"]), body
 
 
 def _pieces(path: str, output: Output, body: int, stream: FileIO) -> list[bytearray]:
     stream.seek(body + output.start)
-    return [_exactly(path, stream, length) for length in output.lengths]
+    pieces = [_exactly(path, stream, length) for length in output.lengths]
+    if _digest(pieces) != output.digest:
+        raise _damaged(path, "has changed: the checksum of an output is wrong")
+    return pieces
 
 
 def _exactly(path: str, stream: FileIO, length: int) -> bytearray:
@@ -192,11 +192,6 @@ def _exactly(path: str, stream: FileIO, length: int) -> bytearray:
             raise _damaged(path, "is cut off")
         rest = rest[got:]
     return content
-
-
-def _checked(path: str, output: Output, pieces: Sequence[bytearray]) -> None:
-    if _digest(pieces) != output.digest:
-        raise _damaged(path, "has changed: the checksum of an output is wrong")
 
 
 def _digest(pieces: Sequence[bytearray | memoryview]) -> str:

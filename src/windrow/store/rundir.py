@@ -292,12 +292,17 @@ def _named_by_text(value: Any) -> Any:
     return value
 
 
-def is_run_directory(place: Path) -> bool:
+def manifest_in(place: Path) -> dict[str, Any]:
+    """Return what the manifest of a directory says; nothing where there is none that can be read."""
     try:
         manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False
-    return isinstance(manifest, dict) and manifest.get("kind") == _KIND
+        return {}
+    return manifest if isinstance(manifest, dict) else {}
+
+
+def is_run_directory(place: Path) -> bool:
+    return manifest_in(place).get("kind") == _KIND
 
 
 def read_result_file(path: Path) -> bytes:

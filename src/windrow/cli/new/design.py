@@ -11,6 +11,7 @@ import keyword
 import math
 import re
 import unicodedata
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
@@ -121,12 +122,9 @@ class Objects:
 
 def read_sample(source: Source, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     for one in source.inputs:
-        reader = source.open(one.index)
-        try:
+        with closing(source.open(one.index)) as reader:
             if reader.info.rows:
                 yield dict(reader.read(list(columns), 0, min(reader.info.borders[1], SAMPLE_ROWS)))
-        finally:
-            reader.close()
 
 
 def find_objects(files: Together, source: Source, reserved: Collection[str]) -> Objects | None:

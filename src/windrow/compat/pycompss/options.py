@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
@@ -21,7 +22,7 @@ from windrow.tasks.commands.command import circumstances
 from windrow.tasks.commands.run import Invocation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from windrow.tasks.declare import OnFailure
 
@@ -62,6 +63,11 @@ class Parameter:
         return self.direction not in ("IN", "IN_DELETE")
 
 
+#: What decorators beside ``@task`` say, by decorator; parameters by name.
+Notes = Mapping[str, Mapping[str, Any]]
+Parameters = Mapping[str, Parameter]
+
+
 def _aliases() -> dict[str, Parameter]:
     plain = ("IN", "OUT", "INOUT", "CONCURRENT", "COMMUTATIVE", "IN_DELETE")
     found = {one: Parameter("OBJECT", one) for one in plain}
@@ -84,7 +90,7 @@ def _aliases() -> dict[str, Parameter]:
     return found
 
 
-ALIASES: Mapping[str, Parameter] = _aliases()
+ALIASES: Parameters = _aliases()
 IN, INOUT = ALIASES["IN"], ALIASES["INOUT"]
 
 
@@ -156,7 +162,7 @@ class CompssOptions:
     time_out: float
     chunk_size: int  #: of a reduction; 0 if it is none
     positional: tuple[str, ...]
-    parameters: Mapping[str, Parameter]
+    parameters: Parameters
     others: Parameter  #: of ``*args``
     defaults: Mapping[str, Any]  #: of a failed task
     #: What the body takes where nothing is given, as far as a task reads or changes it by its name.
@@ -174,10 +180,7 @@ class CompssOptions:
 
 
 def read_options(
-    function: Callable[..., Any],
-    signature: inspect.Signature,
-    options: Mapping[str, Any],
-    notes: Mapping[str, Mapping[str, Any]],
+    function: Callable[..., Any], signature: inspect.Signature, options: Mapping[str, Any], notes: Notes
 ) -> CompssOptions:
     name = getattr(function, "__qualname__", repr(function))
     if inspect.isgeneratorfunction(function):
@@ -224,7 +227,7 @@ def read_options(
     )
 
 
-def _left_out(signature: inspect.Signature, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+def _left_out(signature: inspect.Signature, parameters: Parameters) -> dict[str, Any]:
     return {
         name: one.default
         for name, one in signature.parameters.items()
@@ -250,11 +253,7 @@ def _check(name: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> N
 
 
 def _check_defaults(
-    name: str,
-    rule: OnFailure,
-    defaults: Mapping[str, Any],
-    parameters: Mapping[str, Parameter],
-    known: Mapping[str, Any],
+    name: str, rule: OnFailure, defaults: Mapping[str, Any], parameters: Parameters, known: Mapping[str, Any]
 ) -> None:
     for one in defaults:
         if one != "returns" and one not in known:
@@ -271,7 +270,7 @@ def _check_defaults(
 # -- what it needs
 
 
-def _needs(task: str, notes: Mapping[str, Mapping[str, Any]]) -> Needs:
+def _needs(task: str, notes: Notes) -> Needs:
     said = notes.get("constraint", {})
     amounts = {"gpu": 0.0, "cores": 1.0}
     processors = [
@@ -392,7 +391,7 @@ class Binary:
         self,
         name: str,
         function: Callable[..., Any],
-        parameters: Mapping[str, Parameter],
+        parameters: Parameters,
         *,
         program: str,
         template: str,

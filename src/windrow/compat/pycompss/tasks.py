@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.compat.pycompss.arguments import Body, CallArguments, RunningBody, follow, inside, returned_values
 from windrow.compat.pycompss.decorators import NOTES
-from windrow.compat.pycompss.options import Binary, CompssOptions, read_options
+from windrow.compat.pycompss.options import Binary, CompssOptions, Notes, read_options
 from windrow.compat.pycompss.waiting import current_task_group, forget_files, session_for_calls, take_back_cancelled
 from windrow.errors import UsageError
 from windrow.tasks.commands.command import Command
@@ -45,12 +45,7 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 class CompssTask:
     """A function that runs elsewhere; made by ``task``."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        options: Mapping[str, Any],
-        notes: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any], notes: Notes | None = None) -> None:
         if isinstance(function, (classmethod, staticmethod)):
             raise UsageError(f"@task stands below @{type(function).__name__}: it is put on the function itself")
         if isinstance(function, CompssTask) or not callable(function):

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from windrow.core.records import Window
 
+    Floats = NDArray[np.float64]
+
 #: An order with fewer windows of its own borrows those of the others: one window has no spread. Not for more than this
 #: share of all rows: nobody knows whether they were like the others.
 OWN_WINDOWS, BORROWING = 2, 0.1
@@ -70,11 +72,11 @@ class Stratified:
     absent: frozenset[int] = frozenset()  #: cuts that do not exist here: they pass every row
 
     @property
-    def strata(self) -> NDArray[np.float64]:
+    def strata(self) -> Floats:
         """The rows by the cut that rejected them; last those that passed all."""
         return np.array([*self.rejected, self.passed], dtype=np.float64)
 
-    def fates(self, line: int) -> NDArray[np.float64]:
+    def fates(self, line: int) -> Floats:
         """Whether the rows of each stratum pass all cuts up to a written one: 1, 0, or NaN where some may."""
         fates = np.ones(len(self.cuts) + 1)
         for place, cut in enumerate(self.cuts):
@@ -91,9 +93,9 @@ class Patterns:
 
     passes: NDArray[np.bool_]  #: (patterns, cuts), on the region's side; a cut that is not there passes
     asked: NDArray[np.bool_]  #: (patterns, cuts)
-    rows: NDArray[np.float64]
-    sums: NDArray[np.float64]  #: (patterns, 1 + weights, 2)
-    scale: NDArray[np.float64]  #: by window: how many rows one of its rows stands for
+    rows: Floats
+    sums: Floats  #: (patterns, 1 + weights, 2)
+    scale: Floats  #: by window: how many rows one of its rows stands for
     window: NDArray[np.int64]  #: number of the window
     orders: tuple[tuple[str, ...], ...]  #: by window
     first: NDArray[np.int64]  #: the first failing written cut; the number of cuts where none fails
@@ -133,7 +135,7 @@ def patterns(
     )
 
 
-def _sums(window: Window, weights: Sequence[str]) -> NDArray[np.float64]:
+def _sums(window: Window, weights: Sequence[str]) -> Floats:
     """Sums with the first 0, 1, 2 ... of all weights; one that does not exist here is 1."""
     if window.sums is None:
         return np.broadcast_to(window.rows[:, np.newaxis, np.newaxis], (len(window.rows), 1 + len(weights), 2))
@@ -191,7 +193,7 @@ class _LineTotal:
         look: _Shares | None,
         line: int,
         weights: int,
-        sums: Sequence[float] | NDArray[np.float64] | None,
+        sums: Sequence[float] | Floats | None,
         factor: float,
     ) -> bool:
         """Add the strata of an order, exactly where that is certain; say whether enough is known."""
@@ -259,16 +261,14 @@ class _Shares:
         self._there = self._by_window(seen.rows)
         self.rows = self._there.sum(axis=0)  #: looked at, by stratum
 
-    def _by_window(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _by_window(self, values: Floats) -> Floats:
         """Add up numbers of patterns: (windows, strata, ...)."""
         there = self._stratum != UNKNOWN
         total = np.zeros((len(self._seen.orders), self._strata, *values.shape[1:]))
         np.add.at(total, (self._seen.window[there], self._stratum[there]), values[there])
         return total
 
-    def guess(
-        self, strata: NDArray[np.float64], fates: NDArray[np.float64], line: int, weights: int
-    ) -> tuple[NDArray[np.float64], ...]:
+    def guess(self, strata: Floats, fates: Floats, line: int, weights: int) -> tuple[Floats, ...]:
         """Estimate what of each stratum passes a line, by the share that does in the windows.
 
         Returns the rows and the sums of their weights and squared weights (strata, 3); what each window adds to the errors
@@ -305,7 +305,7 @@ class _Shares:
         return rows * share, spread, more, passing[..., 0].sum(axis=0)
 
 
-def _quantile(spread: NDArray[np.float64], more: float) -> float:
+def _quantile(spread: Floats, more: float) -> float:
     """Choose Student's t by how many windows the error rests on."""
     squares = spread**2
     total, fourth = float(squares.sum()), float((squares**2).sum())

@@ -62,21 +62,21 @@ class Line:
         return f"!{self.name}" if self.inverted else self.name
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "cut": self.label,
-            "kind": self.kind,
-            "entered": self.entered,
-            "passed": self.passed,
-            "passed_error": self.passed_error,
-            "interval": list(self.interval or (self.passed, self.passed)),
-            "sampled": self.sampled,
-            "sumw": self.sumw,
-            "sumw_error": self.error,
-            "sumw_sampling": self.sumw_sampling,
-            "undefined": self.undefined,
-            "nan": self.nan,
-            "applies": self.applies,
-        }
+        kept = (
+            "kind",
+            "entered",
+            "passed",
+            "passed_error",
+            "sampled",
+            "sumw",
+            "sumw_sampling",
+            "undefined",
+            "nan",
+            "applies",
+        )
+        interval = list(self.interval or (self.passed, self.passed))
+        found = {name: getattr(self, name) for name in kept}
+        return {"cut": self.label, **found, "interval": interval, "sumw_error": self.error}
 
 
 def _line(name: str, numbers: Sequence[float], *, applies: bool = True, inverted: bool = False) -> Line:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from windrow.pipeline.definition.steps import StepDefinition
     from windrow.pipeline.pipeline import Pipeline
 
+    Steps = Mapping[str, StepDefinition]
+    Regions = Mapping[str, Mapping[str, bool]]  #: region -> cut -> inverted
+
 #: The region there is when none was declared.
 ALL = "all"
 
@@ -26,8 +29,8 @@ class Definition:
     """A pipeline frozen for one run."""
 
     name: str
-    steps: Mapping[str, StepDefinition]
-    regions: Mapping[str, Mapping[str, bool]]
+    steps: Steps
+    regions: Regions
     written: tuple[str, ...]  #: the written order of cuts, columns and weights
     identity: tuple[str, ...]
     seed: int
@@ -43,9 +46,7 @@ class Definition:
     keep_rows: bool = False  #: whether the result says which rows each region has
 
 
-def regions_of(
-    steps: Mapping[str, StepDefinition], declared: Mapping[str, Mapping[str, bool]]
-) -> dict[str, dict[str, bool]]:
+def regions_of(steps: Steps, declared: Regions) -> dict[str, dict[str, bool]]:
     if declared:
         return {name: dict(cuts) for name, cuts in declared.items()}
     return {ALL: {name: False for name, step in steps.items() if step.kind == "cut"}}
@@ -56,13 +57,7 @@ def matching_regions(output: StepDefinition, regions: Iterable[str]) -> tuple[st
     return tuple(r for r in regions if any(fnmatchcase(r, pattern) for pattern in patterns))
 
 
-def check_definitions(
-    pipeline: str,
-    steps: Mapping[str, StepDefinition],
-    regions: Mapping[str, Mapping[str, bool]],
-    *,
-    needs_output: bool = True,
-) -> None:
+def check_definitions(pipeline: str, steps: Steps, regions: Regions, *, needs_output: bool = True) -> None:
     if needs_output and not any(step.kind == "output" for step in steps.values()):
         raise DefinitionError(
             f"pipeline {pipeline!r} has no output, so running it would give nothing: add one with "
@@ -83,7 +78,7 @@ def check_definitions(
     written_order(steps)
 
 
-def dependencies(steps: Mapping[str, StepDefinition]) -> dict[str, tuple[str, ...]]:
+def dependencies(steps: Steps) -> dict[str, tuple[str, ...]]:
     made = {name for name, step in steps.items() if step.kind == "column"}
     return {
         name: tuple(dict.fromkeys([r.column for r in step.reads if r.column in made] + list(step.after)))
@@ -92,16 +87,14 @@ def dependencies(steps: Mapping[str, StepDefinition]) -> dict[str, tuple[str, ..
     }
 
 
-def before_first_cut(steps: Mapping[str, StepDefinition], weights: Iterable[str]) -> list[str]:
+def before_first_cut(steps: Steps, weights: Iterable[str]) -> list[str]:
     names = list(steps)
     cuts = [number for number, name in enumerate(names) if steps[name].kind == "cut"]
     above = set(names[: cuts[0]] if cuts else names)
     return [name for name in weights if name in above]
 
 
-def factors(
-    steps: Mapping[str, StepDefinition], output: str, region: str | None, weights: Sequence[str]
-) -> tuple[str, ...]:
+def factors(steps: Steps, output: str, region: str | None, weights: Sequence[str]) -> tuple[str, ...]:
     """Return the factors of the weight that an output is given; ``weights`` are those that exist for a dataset."""
     step = steps[output]
     if not step.takes_weight or step.weights is None:
@@ -112,7 +105,7 @@ def factors(
     return tuple(name for name in allowed if every or name in step.weights)
 
 
-def written_order(steps: Mapping[str, StepDefinition]) -> tuple[str, ...]:
+def written_order(steps: Steps) -> tuple[str, ...]:
     """Return the order of definition; a column that is read above its definition moves up to its first reader."""
     needs = dependencies(steps)
     order: list[str] = []
@@ -137,7 +130,7 @@ def written_order(steps: Mapping[str, StepDefinition]) -> tuple[str, ...]:
     return tuple(order)
 
 
-def _known_cut(where: str, cut: str, cuts: list[str], steps: Mapping[str, StepDefinition]) -> None:
+def _known_cut(where: str, cut: str, cuts: list[str], steps: Steps) -> None:
     if cut in cuts:
         return
     if cut in steps:
@@ -145,7 +138,7 @@ def _known_cut(where: str, cut: str, cuts: list[str], steps: Mapping[str, StepDe
     raise UnknownNameError(f"{where} names the cut {cut!r}, which is not defined{alternatives('cuts', cut, cuts)}")
 
 
-def _check_output(output: StepDefinition, regions: Mapping[str, Mapping[str, bool]], weights: list[str]) -> None:
+def _check_output(output: StepDefinition, regions: Regions, weights: list[str]) -> None:
     for pattern in output.regions or ():
         if not any(fnmatchcase(region, pattern) for region in regions):
             there = alternatives("regions", pattern, regions)
@@ -156,7 +149,7 @@ def _check_output(output: StepDefinition, regions: Mapping[str, Mapping[str, boo
             raise UnknownNameError(f"output {output.name!r} names the weight {name!r}, which is not defined{there}")
 
 
-def _refuse_non_column(step: StepDefinition, column: str, steps: Mapping[str, StepDefinition]) -> None:
+def _refuse_non_column(step: StepDefinition, column: str, steps: Steps) -> None:
     other = steps.get(column)
     if column == "weight" and step.takes_weight:
         return

@@ -12,12 +12,11 @@ from windrow.errors import DefinitionError, UnknownNameError, alternatives, near
 from windrow.pipeline.binding.lanes import prefix_region
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from windrow.blocks.program import Lane
     from windrow.data.base import FileInfo
-    from windrow.pipeline.definition.definition import Definition
-    from windrow.pipeline.definition.steps import StepDefinition
+    from windrow.pipeline.definition.definition import Definition, Regions, Steps
 
 
 #: What ``region=`` is when it is left out: rows of any region.
@@ -71,7 +70,7 @@ def define_save(
     return SaveDefinition(path=text, columns=patterns, region=region, format=_format(text, format), tree=tree)
 
 
-def regions_named(save: SaveDefinition, regions: Mapping[str, Mapping[str, bool]]) -> tuple[str, ...]:
+def regions_named(save: SaveDefinition, regions: Regions) -> tuple[str, ...]:
     if save.region is None:
         return ()
     if save.region == EVERY_REGION:
@@ -84,9 +83,7 @@ def regions_named(save: SaveDefinition, regions: Mapping[str, Mapping[str, bool]
     return names
 
 
-def check_save(
-    save: SaveDefinition, regions: Mapping[str, Mapping[str, bool]], steps: Mapping[str, StepDefinition]
-) -> None:
+def check_save(save: SaveDefinition, regions: Regions, steps: Steps) -> None:
     named = regions_named(save, regions)
     if save.by_cut and len(named) != 1:
         raise DefinitionError(
@@ -103,7 +100,7 @@ def check_save(
 
 
 def bind_saves(
-    definition: Definition, dataset: str, info: FileInfo, active: Mapping[str, StepDefinition], lanes: Sequence[Lane]
+    definition: Definition, dataset: str, info: FileInfo, active: Steps, lanes: Sequence[Lane]
 ) -> tuple[BoundSave, ...]:
     places = {lane.region: number for number, lane in enumerate(lanes)}
     bound: list[BoundSave] = []
@@ -149,7 +146,7 @@ def known_after_cuts(definition: Definition, region: str) -> dict[str, frozenset
 
 
 def _chosen(
-    save: SaveDefinition, info: FileInfo, active: Mapping[str, StepDefinition], definition: Definition
+    save: SaveDefinition, info: FileInfo, active: Steps, definition: Definition
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Split what is to be saved into columns of the file and those that steps make.
 

@@ -16,7 +16,7 @@ from windrow.pipeline.results.result import Result
 from windrow.random import identity_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -78,22 +78,15 @@ class Comparison:
 
     outputs: tuple[OutputDifference, ...]
     cutflow: tuple[LineDifference, ...]
-    changes: Changes
-
-    @property
-    def rows(self) -> tuple[ChangedRow, ...]:
-        """The first rows that changed side, with their identity where it could be read."""
-        return self.changes.shown
-
-    @property
-    def changed(self) -> int | None:
-        """How many times a row left or entered a region; None where rows could not be compared."""
-        return self.changes.count
+    changed: int | None  #: how many times a row left or entered a region; None where rows could not be compared
+    by_region: Mapping[str, Sequence[int]]  #: region -> rows that left it, rows that entered it
+    rows: tuple[ChangedRow, ...]  #: the first that changed side, with their identity where it could be read
+    notes: tuple[str, ...]  #: what could not be compared, and why
 
     @property
     def same(self) -> bool:
         """Whether outputs, cutflows and rows are equal, outputs to the last bit."""
-        return not (self.outputs or self.cutflow or self.changes.count)
+        return not (self.outputs or self.cutflow or self.changed)
 
     def __str__(self) -> str:
         if self.same:
@@ -103,10 +96,22 @@ class Comparison:
             text += [f"  {difference}" for difference in self.outputs]
             text.append(f"{len(self.cutflow)} cutflow lines differ")
             text += [f"  {difference}" for difference in self.cutflow]
-        return "\n".join([*text, *self.changes.text()])
+        return "\n".join([*text, *self._row_lines(), *(f"note: {note}" for note in self.notes)])
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
+
+    def _row_lines(self) -> Iterator[str]:
+        """Say how much changed; a row that goes from one region to another leaves one and enters one."""
+        if self.changed is None:
+            return
+        times = "once" if self.changed == 1 else f"{self.changed:,} times"
+        yield f"rows changed side: one left or entered a region {times}" if self.changed else "no row changed side"
+        for region, (left, entered) in self.by_region.items():
+            if left or entered:
+                yield f"  {region}: {left:,} left, {entered:,} entered"
+        yield from (f"  {row}" for row in self.rows)
+        if self.changed > len(self.rows):
+            yield f"  and {self.changed - len(self.rows):,} more"
 
 
 def compare(first: Result, second: Result, *, rows: int = 20) -> Comparison:
@@ -118,7 +123,7 @@ def compare(first: Result, second: Result, *, rows: int = 20) -> Comparison:
     return Comparison(
         tuple(_output_differences(first, second)),
         tuple(_cutflow_differences(first, second)),
-        changed_rows(first, second, rows),
+        *changed_rows(first, second, rows),
     )
 
 
@@ -264,38 +269,16 @@ class ChangedRow:
         return f"{change}: {self.file} row {self.row}{who}"
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """All rows that changed side, counted, and the first of them."""
-
-    count: int | None  #: None where rows could not be compared
-    by_region: Mapping[str, tuple[int, int]]  #: region -> rows that left it, rows that entered it
-    shown: tuple[ChangedRow, ...]
-    notes: tuple[str, ...]  #: what could not be compared, and why
-
-    def text(self) -> list[str]:
-        """Say how much changed; a row that goes from one region to another leaves one and enters one."""
-        lines: list[str] = []
-        if self.count is not None:
-            times = "once" if self.count == 1 else f"{self.count:,} times"
-            lines.append(
-                f"rows changed side: one left or entered a region {times}" if self.count else "no row changed side"
-            )
-            for region, (left, entered) in self.by_region.items():
-                if left or entered:
-                    lines.append(f"  {region}: {left:,} left, {entered:,} entered")
-            lines += [f"  {row}" for row in self.shown]
-            if self.count > len(self.shown):
-                lines.append(f"  and {self.count - len(self.shown):,} more")
-        return [*lines, *(f"note: {note}" for note in self.notes)]
+#: How often, by region, which ones, and notes: as ``Comparison`` has them.
+_Changes = tuple[int | None, Mapping[str, "Sequence[int]"], tuple[ChangedRow, ...], tuple[str, ...]]
 
 
-def changed_rows(first: Result, second: Result, limit: int) -> Changes:
+def changed_rows(first: Result, second: Result, limit: int) -> _Changes:
     """Find the rows that changed side, and read the identity of those that are shown."""
     for which, result in (("first", first), ("second", second)):
         if result.kept is None:
             why = f"rows cannot be compared: the {which} result did not keep which rows its regions have"
-            return Changes(None, {}, (), (why,))
+            return None, {}, (), (why,)
     regions = dict.fromkeys([*first.kept.regions, *second.kept.regions])
     common = [name for name in regions if name in first.kept.regions and name in second.kept.regions]
     notes = [f"region {name!r} is in one result only, not compared" for name in regions if name not in common]
@@ -325,9 +308,9 @@ def changed_rows(first: Result, second: Result, limit: int) -> Changes:
                 "files, perhaps a skim, do not have them"
             )
     if not compared:
-        return Changes(None, {}, (), tuple(notes))
-    by_region = {region: (left, entered) for region, (left, entered) in counts.items()}
-    return Changes(sum(map(sum, counts.values())), by_region, tuple(found), tuple(dict.fromkeys(notes)))
+        return None, {}, (), tuple(notes)
+    by_region = {region: tuple(count) for region, count in counts.items()}
+    return sum(map(sum, counts.values())), by_region, tuple(found), tuple(dict.fromkeys(notes))
 
 
 def _pairs(first: Result, second: Result, notes: list[str]) -> list[tuple[_Files, _Files]]:

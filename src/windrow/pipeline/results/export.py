@@ -309,7 +309,7 @@ _AXES = ("xaxis", "yaxis", "zaxis")
 def _axis(axis: Any, name: str) -> Any:
     from uproot.writing import identify
 
-    edges = _edges(axis)
+    edges = np.asarray(axis.edges, dtype=np.float64)
     regular = type(axis).__name__ == "Regular" and getattr(axis, "transform", None) is None
     labels = None
     if type(axis).__name__ in ("StrCategory", "IntCategory"):
@@ -327,16 +327,12 @@ def _axis(axis: Any, name: str) -> Any:
     )
 
 
-def _edges(axis: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(axis.edges, dtype=np.float64)
-
-
 def _sums(values: np.ndarray[Any, Any], variances: np.ndarray[Any, Any] | None, histogram: Any) -> dict[str, float]:
     """ROOT's running sums (fTsumw, fTsumwx, ...), which its mean and standard deviation come from."""
     letters = "xyz"[: histogram.ndim]
     centres = {}
     for number, letter in enumerate(letters):
-        edges = _edges(histogram.axes[number])
+        edges = np.asarray(histogram.axes[number].edges, dtype=np.float64)
         shape = [1] * histogram.ndim
         shape[number] = -1
         centres[letter] = ((edges[1:] + edges[:-1]) / 2).reshape(shape)

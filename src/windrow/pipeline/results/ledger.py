@@ -105,5 +105,4 @@ class Ledger:
     def __str__(self) -> str:
         return "\n".join([self.summary(), *(str(entry) for entry in self.problems)])
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__

@@ -53,6 +53,12 @@ def merge(*results: Result) -> Result:
     # One result may still have a merge= function that another one lost.
     merges = {name: None for result in results for name in result.merges}
     merges.update((name, function) for result in results for name, function in result.merges.items() if function)
+    together: dict[str, Any] = {
+        name: _distinct(getattr(result, name) for result in results)
+        for name in ("order", "decisions", "notes", "guards")
+    }
+    for name in ("fingerprints", "parameters", "reasons_absent", "datasets"):
+        together[name] = {k: v for result in results for k, v in getattr(result, name).items()}
     environments = [result.environment for result in results]
     same = all(environment == environments[0] for environment in environments)
     parts: dict[str, list[tuple[Outputs, Lost]]] = defaultdict(list)
@@ -61,24 +67,20 @@ def merge(*results: Result) -> Result:
             parts[dataset].append((values, result.not_kept.get(dataset, {})))
     outputs, not_kept = add_by_name(parts, merges)
     sources = [result.source for result in results]
+    scaled = dict.fromkeys(name for result in results for name in result.scaled)
     return replace(
         first,
+        **together,
         outputs=outputs,
         not_kept=not_kept,
         merges=merges,
         initial=_initial(results),
-        scaled=_scaled(results),
-        fingerprints={n: digest for result in results for n, digest in result.fingerprints.items()},
-        parameters={n: said for result in results for n, said in result.parameters.items()},
+        scaled={name: {k: v for one in results for k, v in one.scaled.get(name, {}).items()} for name in scaled},
         cutflow=reduce(add, (result.cutflow for result in results)),
         nminus1=reduce(add, (result.nminus1 for result in results)),
         ledger=_ledger(results),
         steps=add_by_key(result.steps for result in results),
-        order=_distinct(result.order for result in results),
         ordering={dataset: told for result in reversed(results) for dataset, told in result.ordering.items()},
-        decisions=_distinct(result.decisions for result in results),
-        notes=_distinct(result.notes for result in results),
-        guards=_distinct(result.guards for result in results),
         reads=[read for result in results for read in result.reads],
         bytes_read=sum(result.bytes_read for result in results),
         seconds=sum(result.seconds for result in results),
@@ -86,8 +88,6 @@ def merge(*results: Result) -> Result:
         engine=" and ".join(_distinct((result.engine,) for result in results)),
         workers=max(result.workers for result in results),
         interrupted=any(result.interrupted for result in results),
-        reasons_absent={k: v for result in results for k, v in result.reasons_absent.items()},
-        datasets={name: meta for result in results for name, meta in result.datasets.items()},
         source=None if None in sources else SeveralSources(sources),
         environment=environments[0] if same else {"merged": environments},
         log=None,
@@ -222,16 +222,6 @@ def add_outputs(
     ``merges`` has the functions of outputs that were given ``merge=``, None for one that was lost on disk. What one part
     has ``not_kept`` is in no sum; it is returned apart, with the reason.
     """
-    gone = _gone(parts, not_kept)
-    parts = [{key: v for key, v in part.items() if key not in gone} for part in parts]
-    leaves = [Leaf({key: _value(key, v, merges) for key, v in part.items()}, {}) for part in parts]
-    total = leaves[0]
-    for leaf in leaves[1:]:
-        total = merge_leaves(total, leaf)
-    return {key: value.value for key, value in total.outputs.items()}, gone
-
-
-def _gone(parts: Sequence[Outputs], not_kept: Sequence[Lost]) -> dict[Key, str]:
     gone = {key: why for lost in not_kept for key, why in lost.items()}
     for part, lost in zip(parts, not_kept, strict=False):
         for key in {key for other in parts for key in other}:
@@ -239,7 +229,12 @@ def _gone(parts: Sequence[Outputs], not_kept: Sequence[Lost]) -> dict[Key, str]:
             # A part without this variation would add its nominal.
             if key not in part and nominal in lost:
                 gone.setdefault(key, lost[nominal])
-    return gone
+    parts = [{key: v for key, v in part.items() if key not in gone} for part in parts]
+    leaves = [Leaf({key: _value(key, v, merges) for key, v in part.items()}, {}) for part in parts]
+    total = leaves[0]
+    for leaf in leaves[1:]:
+        total = merge_leaves(total, leaf)
+    return {key: value.value for key, value in total.outputs.items()}, gone
 
 
 def _value(key: tuple[str, str | None, str], value: Any, merges: Mapping[str, Any]) -> Value:
@@ -269,14 +264,6 @@ def add_by_name(
         if gone:
             not_kept[name] = gone
     return outputs, not_kept
-
-
-def _scaled(results: Sequence[Result]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
-    for result in results:
-        for name, factors in result.scaled.items():
-            found.setdefault(name, {}).update(factors)
-    return found
 
 
 def _initial(results: Sequence[Result]) -> dict[str, Count]:

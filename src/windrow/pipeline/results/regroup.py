@@ -29,11 +29,7 @@ MEMBERS = "members"
 
 
 def group(result: Result, groups: Mapping[str, str | Sequence[str]]) -> Result:
-    """Add up datasets: ``{"top": ["tt*", "single_top"]}``.
-
-    Groups come first, in the order given; datasets in no group stay as they are. The metadata that all members share
-    is the group's; each member's own is under ``"members"``. The ledger still tells files by dataset.
-    """
+    # The metadata that all members share is the group's. The ledger still tells files by dataset.
     members = _members(groups, tuple(result.outputs))
     parts = {
         name: [(result.outputs[dataset], result.not_kept.get(dataset, {})) for dataset in datasets]
@@ -125,11 +121,7 @@ def _group_metadata(name: str, datasets: tuple[str, ...], metadata: Mapping[str,
 
 
 def scale(result: Result, factor: float | Mapping[str, float] | Callable[[Mapping[str, Any], Result], float]) -> Result:
-    """Scale every dataset's histograms and the weighted sums of its cutflow; what was counted stays as counted.
-
-    Histograms are scaled as if every entry had had another weight, also those in mappings and lists. Numbers, arrays
-    and other outputs are left as they are, because a count is still what was counted; a note lists them.
-    """
+    # As if every entry had had another weight, also in mappings and lists; a count is still what was counted.
     factors = _factors(result, factor)
     unknown = {  # sums of weights without their squares
         (key[0], path)

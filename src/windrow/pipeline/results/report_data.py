@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from windrow.pipeline.cutflow.table import Cutflow
 from windrow.pipeline.ordering.summary import cost_share, how_decided, is_moved
 from windrow.pipeline.results.ledger import Entry, Ledger
 from windrow.pipeline.results.result import Result
-from windrow.store.rundir import EVENTS, MANIFEST, REPORT, RESULT, TRACE
+from windrow.store.rundir import EVENTS, MANIFEST, REPORT, RESULT, TRACE, manifest_in
 from windrow.watch.environment import environment
 from windrow.watch.report.outputs import drawn_histograms, is_data, said_values
 from windrow.watch.report.page import report_places, write_text
@@ -39,7 +38,7 @@ def write_report(result: Result, path: Any = None) -> Path:
     page, trace = report_places(rundir, path, REPORT, TRACE)
     data = report_data(result)
     if rundir is not None:
-        data["environment"] = {**_facts(_manifest(rundir)), **data["environment"]}
+        data["environment"] = {**_facts(manifest_in(rundir)), **data["environment"]}
     elif not result.environment:
         # Only run directories keep it; what is seen now says so.
         now = {"seen": "when this page was written, not kept with the run", **environment()}
@@ -58,14 +57,14 @@ def report_rundir(
         from windrow.pipeline.results.load import load
 
         data = report_data(load(rundir))
-        data["environment"] = {**_facts(_manifest(rundir)), **data["environment"]}
+        data["environment"] = {**_facts(manifest_in(rundir)), **data["environment"]}
     elif log is None and not (rundir / MANIFEST).exists():
         raise UsageError(
             f"{rundir} is not the directory of a run: it has neither {RESULT} nor {EVENTS}; "
             "a run with rundir= (or --rundir) writes them"
         )
     else:
-        data = unfinished_data(_manifest(rundir), log)
+        data = unfinished_data(manifest_in(rundir), log)
     own_page, own_trace = report_places(rundir, page, REPORT, TRACE)
     trace = trace or own_trace
     _write(data, log, own_page, trace)
@@ -185,14 +184,6 @@ def _log_of(rundir: Path | None, kept: str | None) -> Log | None:
         with (rundir / EVENTS).open(encoding="utf-8", errors="replace") as lines:
             return read_log(lines)
     return None if kept is None else read_log(kept.splitlines())
-
-
-def _manifest(rundir: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((rundir / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}  # the log says enough for a page
-    return found if isinstance(found, dict) else {}
 
 
 def _facts(manifest: Mapping[str, Any]) -> dict[str, Any]:

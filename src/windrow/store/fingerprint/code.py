@@ -134,7 +134,10 @@ class _Instruction(NamedTuple):
     start: tuple[int | None, int | None]  #: line and column where the expression begins
 
 
-def _instructions(code: CodeType) -> list[_Instruction]:
+_Steps = list[_Instruction]
+
+
+def _instructions(code: CodeType) -> _Steps:
     """Take code apart; what ``dis`` says besides takes ten times as long to find."""
     found = []
     own = [name for name in code.co_cellvars if name not in code.co_varnames]
@@ -202,12 +205,7 @@ class _Reader:
             self.uses[key] = self.uses.get(key, frozenset()) | (given or frozenset())
 
     def _take(
-        self,
-        origin: Origin,
-        number: int,
-        steps: list[_Instruction],
-        marks: list[tuple[int, _Instruction]],
-        empty: set[str],
+        self, origin: Origin, number: int, steps: _Steps, marks: list[tuple[int, _Instruction]], empty: set[str]
     ) -> None:
         """Note what is loaded by an instruction, with the attributes right behind, and what is written to there."""
         first, last = steps[number], number
@@ -230,7 +228,7 @@ class _Reader:
             elif one.opname.startswith("CALL"):
                 break
 
-    def _aliases(self, code: CodeType, steps: list[_Instruction]) -> Iterator[tuple[str, Origin]]:
+    def _aliases(self, code: CodeType, steps: _Steps) -> Iterator[tuple[str, Origin]]:
         """Give the variables that stand for an import or a global and for nothing else; other imports are used whole."""
         stored = Counter(one.said for one in steps if one.opname in _TO_VARIABLES)
         stored.update(_stored_inside(code))
@@ -257,7 +255,7 @@ class _Reader:
             elif value.kind == "import" and after.opname not in ("IMPORT_FROM", "POP_TOP"):
                 self._use(value)
 
-    def _content(self, code: CodeType, steps: list[_Instruction], aliases: Mapping[str, Origin]) -> bytes:
+    def _content(self, code: CodeType, steps: _Steps, aliases: Mapping[str, Origin]) -> bytes:
         pieces = [
             CODE_OF,
             b"%d %d" % (code.co_argcount, code.co_posonlyargcount),
@@ -313,7 +311,7 @@ def _stored_inside(code: CodeType) -> Iterator[str]:
             yield from _stored_inside(constant)
 
 
-def _called_bare(steps: list[_Instruction]) -> Iterator[str]:
+def _called_bare(steps: _Steps) -> Iterator[str]:
     kept = [one for one in steps if one.opname not in ("PRECALL", "PUSH_NULL")]
     for one, after in pairwise(kept):
         if one.opname in _FROM_GLOBALS and after.opname == "CALL" and after.arg == 0:
@@ -333,7 +331,7 @@ _TAKES = {
 }
 
 
-def _given(steps: list[_Instruction], last: int) -> frozenset[str] | None:
+def _given(steps: _Steps, last: int) -> frozenset[str] | None:
     """Name the variables among the arguments of the call that what was loaded is for.
 
     None if it is not called, is given nothing or a None, or if there is more in between than values and calls.
@@ -374,7 +372,7 @@ def _given(steps: list[_Instruction], last: int) -> frozenset[str] | None:
     return None
 
 
-def _may_be_none(steps: list[_Instruction]) -> set[str]:
+def _may_be_none(steps: _Steps) -> set[str]:
     """Name the variables that are None somewhere; all of them where it is not seen which one is."""
     found = set()
     for one, after in pairwise(steps):

@@ -80,11 +80,10 @@ class KnownInput:
     size: int | None
     mtime_ns: int | None
 
-    def has_the_rows_of(self, other: KnownInput) -> bool:
-        """Whether partials over rows of the other one are partials over rows of this one."""
-        return (self.dataset, self.identity, self.rows, self.borders) == (
-            other.dataset, other.identity, other.rows, other.borders,
-        )  # fmt: skip
+    @property
+    def has(self) -> tuple[Any, ...]:
+        """The same as that of another one: partials over rows of the other are partials over rows of this one."""
+        return self.dataset, self.identity, self.rows, self.borders
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +193,7 @@ class Journal:
         with self._writing():
             for one in inputs:
                 before = self._inputs("SELECT key, facts, seal FROM inputs WHERE key = ?", one.key)
-                if before and not one.has_the_rows_of(before[0]):
+                if before and one.has != before[0].has:
                     self._delete([blob.id for blob in self.blobs_of(one.key)])
                 facts = _plain(astuple(one))
                 values = (one.key, facts, _seal(one.key, facts))

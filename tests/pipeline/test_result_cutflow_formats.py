@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import small_analysis as small
 from windrow.errors import UsageError
-from windrow.pipeline.cutflow.formats import csv_text, escaped, latex_table, root_lines, rounded
-from windrow.pipeline.cutflow.table import Line
+from windrow.pipeline.cutflow.table import Line, csv_text, escaped, latex_table, root_lines, rounded
 
 if TYPE_CHECKING:
     import windrow as wr

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 import windrow as wr
-from windrow.pipeline.definition.conditions import When
-from windrow.pipeline.definition.steps import define
+from windrow.pipeline.definition.steps import When, define
 from windrow.pipeline.resume.step_digest import different_steps, fingerprint, parameters_said
 
 if TYPE_CHECKING:

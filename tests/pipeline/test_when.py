@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windrow.errors import DefinitionError, UnknownNameError, UsageError
-from windrow.pipeline.definition.conditions import When
+from windrow.pipeline.definition.steps import When
 
 META: dict[str, Any] = {
     "is_mc": True,

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from windrow.blocks.fetch_ahead import AccessLog
 from windrow.errors import DefinitionError, RedefinitionNote, UnknownNameError, nearest
-from windrow.pipeline.definition.conditions import When
 from windrow.pipeline.definition.saves import EVERY_REGION, SaveDefinition, define_save
-from windrow.pipeline.definition.steps import StepDefinition, define
+from windrow.pipeline.definition.steps import StepDefinition, When, define
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

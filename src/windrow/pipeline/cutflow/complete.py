@@ -87,7 +87,6 @@ class Completion:
         return {**self.__dict__, "definition": None}
 
     def __call__(self, analysis: Any = None) -> Cutflow:
-        """Return the cutflows with every table of the written order exact."""
         from windrow.pipeline.cutflow.table import Cutflow
         from windrow.pipeline.pipeline import Pipeline
         from windrow.pipeline.run.run import run_pipeline

@@ -41,7 +41,6 @@ class Member:
         return Member(self.dataset, counts, self.absent & other.absent, windows, self.factor)
 
     def scale(self, factor: float) -> Member:
-        """Return it with weights scaled; what was counted stays as counted."""
         by = [1, 1, 1, 1, factor, factor**2]
         counts = {order: lines * by for order, lines in self.counts.items()}
         return replace(self, counts=counts, factor=self.factor * factor)

@@ -389,7 +389,9 @@ class Peek:
 
     def _grid(self) -> Grid:
         count = min(len(self), SHOWN_ROWS)
-        columns: dict[str, Any] = {"file": [_tail(label) for label in self.file], "row": self.entry}
+        names = [label.rsplit("/", 1)[-1] or label for label in self.file]
+        tails = [name if len(name) <= ROOM else "…" + name[1 - ROOM :] for name in names]
+        columns: dict[str, Any] = {"file": tails, "row": self.entry}
         if len(set(self.dataset)) > 1:
             columns = {"dataset": self.dataset, **columns}
         # A column shown for its own sake need not be shown as identity too.
@@ -406,11 +408,6 @@ class Peek:
         more = [f"… {len(self) - count:,} more rows"] if len(self) > count else []
         rows = list(zip(*texts, strict=True))
         return Grid(self.title, list(columns), rows, [*more, self.summary(), *self.notes], numbers)
-
-
-def _tail(label: str) -> str:
-    name = label.rsplit("/", 1)[-1] or label
-    return name if len(name) <= ROOM else "…" + name[1 - ROOM :]
 
 
 # -- stopping where a step raises ---------------------------------------------------------------

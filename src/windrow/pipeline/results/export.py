@@ -33,7 +33,6 @@ INCLUSIVE = "inclusive"
 
 
 def save(result: Result, path: str | os.PathLike[str]) -> list[str]:
-    """Write the outputs to a file of the kind its name says; return what the format could not hold."""
     place = Path(path)
     check_suffix(place)
     if not place.parent.is_dir():

@@ -19,13 +19,10 @@ from windrow.pipeline.cutflow.nminus1 import NMinusOneTables
 from windrow.pipeline.cutflow.table import Cutflow
 from windrow.pipeline.results.histograms import histograms_in, map_histograms, scaled
 from windrow.pipeline.results.merge import add_by_name, factors_of
+from windrow.pipeline.results.region_rows import MEMBERS
 
 if TYPE_CHECKING:
     from windrow.pipeline.results.result import Result
-
-
-#: Where the metadata of a group keeps the metadata of its members, by dataset.
-MEMBERS = "members"
 
 
 def group(result: Result, groups: Mapping[str, str | Sequence[str]]) -> Result:

@@ -105,7 +105,16 @@ def report_data(result: Result) -> dict[str, Any]:
         "decisions": pathless(result.decisions, keep),
         "notes": pathless([*result.notes, *absent], keep),
         "guards": result.guards,
-        "problems": [_problem(entry, keep) for entry in ledger.problems[:MOST_PROBLEMS]],
+        "problems": [
+            {
+                "file": file_name(entry.file),
+                "dataset": entry.dataset,
+                "state": entry.state,
+                "rows": "all, never opened" if entry.stop is None else f"{entry.start:,} to {entry.stop:,}",
+                "reason": without_paths(entry.reason, keep),
+            }
+            for entry in ledger.problems[:MOST_PROBLEMS]
+        ],
         "problems_total": len(ledger.problems),
         **_file_lines(ledger),
         "histograms": histograms,
@@ -128,17 +137,6 @@ def _file_lines(ledger: Ledger) -> dict[str, Any]:
     lines = [{"file": file_name(label), "dataset": dataset, **counts} for (label, dataset), counts in files.items()]
     lines.sort(key=lambda line: not (line["failed"] or line["missing"]))
     return {"files": lines[:MOST_FILES], "files_total": len(lines)}
-
-
-def _problem(entry: Entry, keep: frozenset[str]) -> dict[str, str]:
-    rows = "all, never opened" if entry.stop is None else f"{entry.start:,} to {entry.stop:,}"
-    return {
-        "file": file_name(entry.file),
-        "dataset": entry.dataset,
-        "rows": rows,
-        "state": entry.state,
-        "reason": without_paths(entry.reason, keep),
-    }
 
 
 def _ordering(dataset: str, result: Result) -> dict[str, Any]:

@@ -247,7 +247,7 @@ class Result(Mapping[str, Any]):
     @property
     def lumis(self) -> dict[str, list[list[int]]]:
         """The run and luminosity section ranges that were processed, as certification files have them."""
-        from windrow.pipeline.results.lumi_sections import lumis
+        from windrow.pipeline.results.region_rows import lumis
 
         return lumis(self)
 

@@ -23,7 +23,7 @@ from windrow.data.skim import record as skim_record
 from windrow.errors import SaveError, UsageError
 from windrow.pipeline.cutflow.nminus1 import Count
 from windrow.pipeline.definition.saves import known_after_cuts, regions_named
-from windrow.pipeline.results.lumi_sections import skim_sections
+from windrow.pipeline.results.region_rows import skim_sections
 from windrow.store.disk import DirectoryLock, take_lock
 
 if TYPE_CHECKING:

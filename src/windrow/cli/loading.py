@@ -64,19 +64,16 @@ def loaded(file: Path) -> Iterator[ModuleType]:
         try:
             spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
-            raise LoadError(f"{file.name} could not be loaded: {_what(error)}") from error
+            why = f"{type(error).__name__}: {error}"
+            if isinstance(error, SystemExit):
+                why = f"it ended itself with exit code {error.code}; guard that by __name__ == '__main__'"
+            raise LoadError(f"{file.name} could not be loaded: {why}") from error
         yield module
     finally:
         sys.path[:] = path
         del sys.modules[name]
         if former is not None:
             sys.modules[name] = former
-
-
-def _what(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        return f"it ended itself with exit code {error.code}; guard that by __name__ == '__main__'"
-    return f"{type(error).__name__}: {error}"
 
 
 def pipeline_in(module: ModuleType, file: Path, pick: str | None = None) -> Pipeline:

@@ -265,7 +265,13 @@ def _ended(result: Result, *, quiet: bool, explain: bool) -> int:
     if not quiet:
         click.echo(result_text(result, explain=explain))
     if not result.complete:
-        click.echo(incomplete_text(result), err=True)
+        how = "interrupted" if result.interrupted else "incomplete"
+        problems = result.ledger.problems
+        lines = [f"windrow: {how}: {result.ledger.summary()}"]
+        lines += [f"  {entry}" for entry in problems[:SHOWN_PROBLEMS]]
+        if len(problems) > SHOWN_PROBLEMS:
+            lines.append(f"  and {len(problems) - SHOWN_PROBLEMS} more ranges (--json lists them all)")
+        click.echo("\n".join(lines), err=True)
     return result.exit_code
 
 
@@ -286,16 +292,6 @@ def result_text(result: Result, *, explain: bool = False) -> str:
     return "\n\n".join([*parts, "\n".join(lines)])
 
 
-def incomplete_text(result: Result) -> str:
-    how = "interrupted" if result.interrupted else "incomplete"
-    problems = result.ledger.problems
-    lines = [f"windrow: {how}: {result.ledger.summary()}"]
-    lines += [f"  {entry}" for entry in problems[:SHOWN_PROBLEMS]]
-    if len(problems) > SHOWN_PROBLEMS:
-        lines.append(f"  and {len(problems) - SHOWN_PROBLEMS} more ranges (--json lists them all)")
-    return "\n".join(lines)
-
-
 def check_writable(option: str, path: Path) -> None:
     """Refuse to write where it would fail, before the run and not after it."""
     if not path.parent.is_dir():
@@ -305,19 +301,16 @@ def check_writable(option: str, path: Path) -> None:
 
 
 def check_json(path: Path) -> None:
-    """Refuse to write where it would fail or destroy something, before the run and not after it."""
     check_writable("--json", path)
+    if not path.is_file() or not path.stat().st_size:
+        return
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError:
+        found = None
     # "--json analysis.py" is an easy slip where the file name may be left out.
-    if path.is_file() and path.stat().st_size and not _is_summary(path):
+    if not isinstance(found, dict) or not {"windrow", "pipeline", "exit_code"} <= found.keys():
         raise UsageError(
             f"--json {path}: the file exists and is no summary of an earlier run; "
             "name another one, or write --json=- for standard output"
         )
-
-
-def _is_summary(path: Path) -> bool:
-    try:
-        found = json.loads(path.read_bytes())
-    except ValueError:
-        return False
-    return isinstance(found, dict) and {"windrow", "pipeline", "exit_code"} <= found.keys()

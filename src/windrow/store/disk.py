@@ -100,32 +100,19 @@ def take_lock(directory: Path) -> DirectoryLock | None:
     path = directory / LOCK
     while True:
         handle = os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        locked = _locked(handle)
-        if locked is False:
+        real = True
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             os.close(handle)
             return None
-        if _is_in_place(handle, path):
-            return DirectoryLock(path, bool(locked), handle)
+        except OSError:
+            real = False  # not on this file system
+        with contextlib.suppress(FileNotFoundError):
+            # Still the file of that name, and not one that was released in between.
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                return DirectoryLock(path, real, handle)
         os.close(handle)
-
-
-def _locked(handle: int) -> bool | None:
-    """Lock a file; False if somebody else has, None where there are no locks."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None  # not on this file system
-    return True
-
-
-def _is_in_place(handle: int, path: Path) -> bool:
-    """Whether the file is still the one of that name, and not one that was released in between."""
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 # -- who else can write here: pickles are read only from where nobody but their owner can have written them

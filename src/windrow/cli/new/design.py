@@ -185,11 +185,6 @@ def _look_at_pairs(objects: Objects, source: Source) -> float:
     return len(objects.pair_masses) / max(rows, 1)
 
 
-def find_triggers(species: Species, flags: Sequence[str]) -> list[str]:
-    """Return the first usual flags of this species, by their names alone."""
-    return [name for name in flags if re.match(f"(?i:{species.triggers})", name)][:TRIGGERS]
-
-
 # -- the analysis
 
 
@@ -226,7 +221,9 @@ def is_name(text: str) -> bool:
 def design(pipeline: str, files: Together, source: Source) -> dict[str, str | None]:
     """Return the values of the template for an analysis of these files; what they cannot have is None."""
     usable = {name for name in files.common if is_name(name) and name not in RESERVED}
-    weight = next((name for name in WEIGHTS if _is_weight(files, name)), None)
+    # A real number wherever it is; some files may lack it.
+    real = (name for name in WEIGHTS if _is_flat(files, name, "f"))
+    weight = next((name for name in real if WEIGHT_TYPES.issuperset(files.types.get(name, ()))), None)
     identity = next((names for names in IDENTITIES if usable.issuperset(names)), ())
     identity = identity if all(_is_flat(files, name, "iu") for name in identity) else ()
     # Real numbers first, as they make better spectra; names that differ in nothing but capitals give one spectrum.
@@ -244,7 +241,8 @@ def design(pipeline: str, files: Together, source: Source) -> dict[str, str | No
         ]
     else:
         flags = [name for name in files.common if name in usable and _is_flat(files, name, "b")]
-        values |= _select_objects(objects, find_triggers(objects.species, flags))
+        usual = [name for name in flags if re.match(f"(?i:{objects.species.triggers})", name)]
+        values |= _select_objects(objects, usual[:TRIGGERS])
         plural, made = objects.species.plural, str(values["objects"])
         leading = f"leading {plural[:-1]} pt"
         spectra = [
@@ -259,11 +257,6 @@ def design(pipeline: str, files: Together, source: Source) -> dict[str, str | No
 def _is_flat(files: Together, column: str, kinds: str) -> bool:
     info = files.info.columns.get(column)
     return bool(info and info.kind == "flat" and info.dtype is not None and info.dtype.kind in kinds)
-
-
-def _is_weight(files: Together, column: str) -> bool:
-    """Say whether it is a real number wherever it is; some files may lack it."""
-    return _is_flat(files, column, "f") and WEIGHT_TYPES.issuperset(files.types.get(column, ()))
 
 
 def _quoted(names: Sequence[str]) -> str:

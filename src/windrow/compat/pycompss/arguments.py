@@ -133,13 +133,15 @@ class Body:
             for number, directory in layout.written:
                 _empty(Path(paths[number]), directory)
             before = layout.private(arguments, paths)  # files, too, are as they were
-            made = _default_returns(self.defaults, self.returns)
-            return made + [self.defaults.get(self._name_at(way), look_up(before, way)) for way in layout.changed]
+            said, names = self.defaults.get("returns"), self.names
+            made = [said] * self.returns
+            if self.returns > 1 and isinstance(said, (list, tuple)) and len(said) == self.returns:
+                made = list(said)
+            for way in layout.changed:
+                name = names.get(way[0], str(way[0])) if len(way) == 1 else ""  # elements of collections have none
+                made.append(self.defaults.get(name, look_up(before, way)))
+            return made
         return [*returned, *[look_up(own, way) for way in layout.changed]]
-
-    def _name_at(self, place: Place) -> str:
-        """Give the name of the parameter at a place; elements of collections have none."""
-        return self.names.get(place[0], str(place[0])) if len(place) == 1 else ""
 
 
 def _empty(path: Path, directory: bool) -> None:
@@ -150,13 +152,6 @@ def _empty(path: Path, directory: bool) -> None:
         shutil.rmtree(path)
     if not path.exists():  # else it is a device
         path.mkdir() if directory else path.touch()
-
-
-def _default_returns(defaults: Mapping[str, Any], returns: int) -> list[Any]:
-    said = defaults.get("returns")
-    if returns > 1 and isinstance(said, (list, tuple)) and len(said) == returns:
-        return list(said)
-    return [said] * returns
 
 
 def returned_values(running: RunningBody, result: Any) -> list[Any]:
@@ -283,7 +278,10 @@ class CallLayout:
                 continue
             _put(own, way, path)
             if before is not None:
-                copy_path(before, path)
+                if Path(before).is_dir():
+                    shutil.copytree(before, path, dirs_exist_ok=True)
+                else:
+                    shutil.copy2(before, path)
                 before = None
         return own
 
@@ -297,13 +295,6 @@ def look_up(arguments: Arguments, way: Place) -> Any:
 
 def _put(arguments: Arguments, way: Place, value: Any) -> None:
     look_up(arguments, way[:-1])[way[-1]] = value
-
-
-def copy_path(source: Any, target: Any) -> None:
-    if Path(source).is_dir():
-        shutil.copytree(source, target, dirs_exist_ok=True)
-    else:
-        shutil.copy2(source, target)
 
 
 def _copied(container: Any, depth: int) -> Any:

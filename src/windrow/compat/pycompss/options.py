@@ -415,7 +415,14 @@ class Binary:
         values = bound.arguments
         here = circumstances()
         with contextlib.ExitStack() as stack:
-            streams = self._open_streams(values, stack)
+            modes = {"IN": "rb", "OUT": "wb"}
+            streams = {
+                one.stream.lower(): stack.enter_context(
+                    Path(values[name]).open(modes.get(one.direction, "ab"))
+                ).fileno()
+                for name, one in self._parameters.items()
+                if one.stream and values.get(name) is not None
+            }
             said = Invocation(
                 words=(self._filled(self._program, values), *self._words(values)),
                 directory=self._filled(self._directory, values) or ".",
@@ -431,14 +438,6 @@ class Binary:
             told = ran.errors.decode(errors="replace")[-_TOLD:]
             raise TaskError(f"task {self._name!r}: {ran.command} ended with {ran.status}: {told}")
         return ran.status
-
-    def _open_streams(self, values: Mapping[str, Any], stack: contextlib.ExitStack) -> dict[str, int]:
-        modes = {"IN": "rb", "OUT": "wb"}
-        return {
-            one.stream.lower(): stack.enter_context(Path(values[name]).open(modes.get(one.direction, "ab"))).fileno()
-            for name, one in self._parameters.items()
-            if one.stream and values.get(name) is not None
-        }
 
     def _words(self, values: Mapping[str, Any]) -> list[str]:
         if self._template:

@@ -81,7 +81,11 @@ def _open() -> Session:
     with _opened.lock:
         session = _opened.get()
         if session is None:
-            session = Session(engine=os.environ.get(ENGINE) or "processes", workers=_workers(), name="pycompss")
+            workers = os.environ.get(WORKERS) or None
+            if workers is not None and not (workers.isdecimal() and int(workers)):
+                raise UsageError(f"{WORKERS} is a number of workers, got {workers!r}")
+            number = None if workers is None else int(workers)
+            session = Session(engine=os.environ.get(ENGINE) or "processes", workers=number, name="pycompss")
             session.tells = False  # they are raised
             _opened.session, _opened.process = session, os.getpid()
             if not _opened.watched:
@@ -90,15 +94,6 @@ def _open() -> Session:
                 getattr(threading, "_register_atexit", atexit.register)(_close_at_exit)
                 atexit.register(_fail_at_exit)
         return session
-
-
-def _workers() -> int | None:
-    said = os.environ.get(WORKERS)
-    if not said:
-        return None
-    if not said.isdecimal() or not int(said):
-        raise UsageError(f"{WORKERS} is a number of workers, got {said!r}")
-    return int(said)
 
 
 def compss_start(*_: Any, **__: Any) -> None:

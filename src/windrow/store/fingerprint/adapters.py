@@ -63,15 +63,8 @@ def describe_array(value: Any) -> Shape:
         return Shape(label, [dtype, values.ravel().tolist()])
     if dtype.char in "gG":  # extended precision leaves bytes unused, with anything in them
         return Shape(label, [dtype, [repr(one) for one in values.ravel()]])
-    return Shape(label, [dtype, _hashed(np.ascontiguousarray(values).reshape(-1).view(np.uint8))])
-
-
-def _scalar(value: Any) -> Shape:
-    return Shape("scalar", [value.dtype, repr(value) if value.dtype.char in "gG" else value.tobytes()])
-
-
-def _hashed(buffer: Any) -> bytes:
-    return xxhash.xxh3_128_digest(buffer)
+    content = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    return Shape(label, [dtype, xxhash.xxh3_128_digest(content.data)])
 
 
 def _ufunc(value: Any) -> Shape:
@@ -115,7 +108,7 @@ def _arrow(value: Any) -> Shape:
     sink = arrow.BufferOutputStream()
     with arrow.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return Shape(f"arrow {label}", [_hashed(memoryview(sink.getvalue()))])
+    return Shape(f"arrow {label}", [xxhash.xxh3_128_digest(memoryview(sink.getvalue()))])
 
 
 # -- histograms and corrections --------------------------------------------------------------------
@@ -149,10 +142,6 @@ def _compiled_ufunc(value: Any) -> Shape:
     return _compiled([getattr(builder, "signature", None), given], function, is_compiled=bool(value.types))
 
 
-def _callback(value: Any) -> Shape:
-    return _compiled([str(value._sig)], value._pyfunc, is_compiled=True)
-
-
 def _compiled(facts: list[Any], function: Any, *, is_compiled: bool) -> Shape:
     said = f"what compiled function {function.__name__!r} has frozen of the globals it read when it was compiled"
     return Shape("compiled", [function, *facts], frozen=(function, said) if is_compiled else None)
@@ -162,7 +151,7 @@ def _compiled(facts: list[Any], function: Any, *, is_compiled: bool) -> Shape:
 DERIVABLE = {"awkward.highlevel.Array", "awkward.highlevel.Record"}
 #: How to describe objects of a class, by its full name, so that no library is loaded for it.
 ADAPTERS: dict[str, Callable[[Any], Shape]] = {
-    "numpy.generic": _scalar,
+    "numpy.generic": lambda v: Shape("scalar", [v.dtype, repr(v) if v.dtype.char in "gG" else v.tobytes()]),
     "numpy.ufunc": _ufunc,
     "numpy.random._generator.Generator": lambda v: Shape("generator", [v.bit_generator]),
     "numpy.random.bit_generator.BitGenerator": lambda v: Shape("bits", [v.state]),
@@ -180,5 +169,5 @@ ADAPTERS: dict[str, Callable[[Any], Shape]] = {
     "numba.core.dispatcher.Dispatcher": _dispatcher,
     "numba.np.ufunc.dufunc.DUFunc": _compiled_ufunc,
     "numba.np.ufunc.gufunc.GUFunc": _compiled_ufunc,
-    "numba.core.ccallback.CFunc": _callback,
+    "numba.core.ccallback.CFunc": lambda v: _compiled([str(v._sig)], v._pyfunc, is_compiled=True),
 }

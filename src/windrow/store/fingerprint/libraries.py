@@ -38,8 +38,8 @@ _STANDARD = tuple(
 _INSTALLED = ("site-packages", "dist-packages")
 
 # Asked of the types themselves: a class or module of the user may answer for its attributes with code.
-_names_of_module = vars(ModuleType)["__dict__"].__get__
-_names_of_class = type.__dict__["__dict__"].__get__
+names_in: Callable[[ModuleType], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
+names_of: Callable[[type], Mapping[str, Any]] = type.__dict__["__dict__"].__get__
 _module_of_class = type.__dict__["__module__"].__get__
 _name_of_class = type.__dict__["__name__"].__get__
 _long_name_of_class = type.__dict__["__qualname__"].__get__
@@ -48,16 +48,6 @@ mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 
 def full_name(kind: type) -> str:
     return f"{_module_of_class(kind)}.{_long_name_of_class(kind)}"
-
-
-def names_in(module: ModuleType) -> dict[str, Any]:
-    names: dict[str, Any] = _names_of_module(module)
-    return names
-
-
-def names_of(kind: type) -> Mapping[str, Any]:
-    names: Mapping[str, Any] = _names_of_class(kind)
-    return names
 
 
 def static_attribute(kind: type, name: str) -> Any:

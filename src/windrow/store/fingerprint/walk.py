@@ -159,7 +159,9 @@ class Walk:
             key = f"{word} of {name}"
             encoded = plain(child)
             same = child if encoded is None else encoded
-            if word.startswith("global ") and _is_same(self._owners.setdefault(word, same), same):
+            owner = self._owners.setdefault(word, same)
+            is_same = owner is same or (type(owner) is bytes is type(same) and owner == same)
+            if word.startswith("global ") and is_same:
                 key = word  # a global is known by its own name alone
             if word in shape.written:
                 self._written.add(key)
@@ -303,10 +305,6 @@ def _is_short(shape: Shape) -> bool:
     if shape.label == "dict" and any(type(key) not in (str, int, bool) for key in shape.children[::2]):
         return False
     return 0 < len(shape.children) <= PARTS and not shape.is_set
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    return one is other or (type(one) is bytes is type(other) and one == other)
 
 
 def _bytes(text: str) -> bytes:

@@ -129,18 +129,14 @@ def _files(sources: Sequence[str]) -> dict[str, list[str]]:
                 f"--from takes ROOT and Parquet files, not the fileset {path}; name a file of it, and "
                 "run the analysis on the fileset: windrow run ANALYSIS.py FILESET.json"
             )
-        name = _dataset_name(path)
+        stem = path.rstrip("/").rpartition("/")[2].partition(".")[0]
+        name = plain = re.sub(r"\W+", "_", stem).strip("_") or "data"
         number = 2
         while name in files:
-            name = f"{_dataset_name(path)}_{number}"
+            name = f"{plain}_{number}"
             number += 1
         files[name] = [found if tree is None else f"{found}:{tree}" for found in expand(path)]
     return files
-
-
-def _dataset_name(path: str) -> str:
-    stem = path.rstrip("/").rpartition("/")[2].partition(".")[0]
-    return re.sub(r"\W+", "_", stem).strip("_") or "data"
 
 
 def _fileset(

@@ -124,9 +124,15 @@ def begin(
     """
     plan = ResumePlan([], journal, limited=max_rows is not None)
     for dataset, metadata in source.datasets.items():
-        found = identities(definition, dataset, metadata, steps)
+        reader = _Reader(definition, dataset, metadata, steps)
+        found = {product: reader.identity(product) for product in products_of(definition)}
         order = (orders or {}).get(dataset)
-        plan.digests[dataset] = found if order is None else _in_order(found, order)
+        for product, identity in found.items():
+            if (
+                order is not None and product.kind == "cutflow"
+            ):  # a line of one is what is left after the steps before it
+                found[product] = replace(identity, digest=f"{identity.digest} {' '.join(order)}")
+        plan.digests[dataset] = found
     inputs = journal.inputs()
     if not inputs:
         plan.specs = begin_anew(source).specs
@@ -163,14 +169,6 @@ def asked_orders(plans: Mapping[str, Plan], options: Options) -> dict[str, tuple
         dataset: plan.order
         for dataset, plan in plans.items()
         if isinstance(options.order, tuple | dict) or any(fnmatchcase(dataset, one) for one in exact)
-    }
-
-
-def _in_order(products: Mapping[Product, Identity], order: tuple[str, ...]) -> dict[Product, Identity]:
-    """Tell cutflows apart by the order of the steps: a line of one is what is left after those before it."""
-    return {
-        product: replace(mine, digest=f"{mine.digest} {' '.join(order)}") if product.kind == "cutflow" else mine
-        for product, mine in products.items()
     }
 
 
@@ -256,13 +254,6 @@ class Identity:
 
     digest: str
     opaque: tuple[str, ...] = ()
-
-
-def identities(
-    definition: Definition, dataset: str, metadata: Mapping[str, Any], steps: Mapping[str, Fingerprint]
-) -> dict[Product, Identity]:
-    reader = _Reader(definition, dataset, metadata, steps)
-    return {product: reader.identity(product) for product in products_of(definition)}
 
 
 class _Reader:

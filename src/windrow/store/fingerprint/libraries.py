@@ -213,11 +213,8 @@ class Source(NamedTuple):
 def resolve(origin: Origin, function: FunctionType) -> tuple[str, Any]:
     """Return what a name in code means now, and how to call it: as far as modules lead to it, by its full name."""
     said, value = take(base_of(origin, function), origin)
-    if origin.kind == "free":
-        return f"closure variable {said!r}", value
-    if origin.kind == "import":
-        return f"import {said!r}", value
-    return f"global {said!r}", value
+    word = "closure variable" if origin.kind == "free" else origin.kind
+    return f"{word} {said!r}", value
 
 
 def base_of(origin: Origin, function: FunctionType) -> Any:

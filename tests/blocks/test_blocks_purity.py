@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import windrow as wr
+from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.purity import first_difference, sample_halves
 from windrow.blocks.results import UpDown, Verdict
+from windrow.blocks.selection import everything
+from windrow.pipeline.binding.bind import bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,6 +115,29 @@ def test_the_row_that_is_named_is_one_that_changed() -> None:
         return again
 
     assert first_difference(answer, 10, ask, 10) == 6
+
+
+@pytest.mark.parametrize(
+    ("row_s", "said", "again"), [(0.0, None, 256), (1e-3, None, 100), (1.0, None, 16), (1.0, 300, 300)]
+)
+def test_fewer_rows_that_take_long_are_asked_about_again(row_s: float, said: int | None, again: int) -> None:
+    asked: list[int] = []
+    made = wr.Pipeline("again")
+
+    @made.column
+    def twice(x: Any) -> Any:
+        asked.append(len(x))
+        return 2 * x
+
+    made.output(lambda twice: float(np.sum(twice)), name="sum")
+    reader = wr.data.open({"x": np.arange(1000.0)}).open(0)
+    definition = made.definition(0, sample_rows=said)
+    program = bind(definition, "data", {}, reader.info, "data")
+    program.row_s = {"twice": row_s}
+    run = ChunkRun(program, reader, Chunk(0, "data", 0, (0, 1000), (0, 1000)), definition.written, {})
+    run.evaluate(program.steps["twice"], everything(1000))
+    assert asked[0] == 1000
+    assert sum(asked[1:]) == again
 
 
 def test_one_row_has_no_company() -> None:

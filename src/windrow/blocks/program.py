@@ -131,7 +131,7 @@ class Program:
     #: what steps took in chunks that had threads to spare, and steps that gain nothing from these
     measured: dict[str, Meter] = field(default_factory=dict)
     alone: set[str] = field(default_factory=set)
-    sample_rows: int = 256  #: how many rows the check for row-purity asks about again
+    sample_rows: int | None = None  #: how many rows the check for row-purity asks about again, where that was said
     saves: tuple[BoundSave, ...] = ()
     #: weights of the rows before any cut, where these are to be added up; None: nobody asks
     initial_weights: tuple[str, ...] | None = None

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from windrow.blocks.program import BoundStep
     from windrow.blocks.selection import Selection
 
+#: Rows that are asked about again; fewer where they would take longer than so many seconds, and so many at least.
+SAMPLE_ROWS, SAMPLE_S, LEAST_ROWS = 256, 0.1, 16
+
 #: Libraries may sum in another order for another length (BLAS, SIMD tails): a last-bit difference is not a
 #: dependence on other rows.
 _RELATIVE = {"f2": 1e-2, "f4": 1e-4, "f8": 1e-9, "c8": 1e-4, "c16": 1e-9}
@@ -153,7 +156,11 @@ def check_row_purity(run: ChunkRun, step: BoundStep, rows: Selection, value: Any
         again = run.caller.call(step, arguments, rows, positions)
         return checked(step, again, len(positions))
 
-    found = first_difference(value, rows.count, ask, run.program.sample_rows)
+    size = run.program.sample_rows
+    if size is None:
+        row_s = run.program.row_s.get(step.name, 0.0)
+        size = max(int(min(SAMPLE_S / max(row_s, 1e-9), SAMPLE_ROWS)), LEAST_ROWS)
+    found = first_difference(value, rows.count, ask, size)
     if found is not None:
         row = run.start + int(rows.positions()[found])
         raise RowPurityError(

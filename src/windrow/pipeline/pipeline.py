@@ -172,7 +172,7 @@ class Pipeline(Writing):
         return draw(self)
 
     def definition(
-        self, seed: int, options: Options | None = None, *, recheck: bool = False, sample_rows: int = 256
+        self, seed: int, options: Options | None = None, *, recheck: bool = False, sample_rows: int | None = None
     ) -> Definition:
         """Freeze the steps for one run; raises if they cannot mean anything. Without options nothing is saved."""
         regions = regions_of(self._steps, self._regions)

@@ -37,7 +37,7 @@ class Definition:
     unchecked: set[str]  #: steps not yet shown to be row-pure; shrinks
     touched: dict[str, frozenset[str]]  #: fields of collections each step was seen to touch; grows
     access: AccessLog = field(default_factory=AccessLog)  #: what chunks need over slow links
-    sample_rows: int = 256
+    sample_rows: int | None = None
     kernels: dict[Any, EachKernel]  #: compiled once for all programs of a pipeline
     saves: tuple[SaveDefinition, ...] = ()
     nminus1: tuple[str, ...] = ()  #: regions to count with one cut left out

@@ -56,7 +56,7 @@ class Attempts:
         """
 
         def look(run: ChunkRun) -> None:
-            self.take(probe(run, self._plan, units, self._after), run)
+            self.take(probe(run, self._plan, units, (*self._after, *self._seen.guards)), run)
 
         if self.run.store.link is not None:
             look(self.run)

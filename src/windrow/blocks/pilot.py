@@ -98,6 +98,7 @@ def take_pilot(run: ChunkRun, guards: Guards, unit_rows: int) -> Pilot | None:
 def _show_more(run: ChunkRun, guards: Guards, seen: Seen, most: int) -> tuple[Look, dict[str, float]]:
     """Show more and more rows to all steps, while that takes little; return the last look, and what a row takes by step."""
     size, times = 1, list[tuple[int, dict[str, float]]]()
+    learned: list[tuple[str, str]] = []
     while True:
         look = Look(run, run.store.fork(), np.arange(size), guards)
         if not times:
@@ -107,8 +108,11 @@ def _show_more(run: ChunkRun, guards: Guards, seen: Seen, most: int) -> tuple[Lo
         times.append((size, {name: one.wall - before.get(name, 0.0) for name, one in seen.costs.items()}))
         larger = _next_size([(rows, sum(walls.values())) for rows, walls in times], most)
         if larger == size:
+            look.learned[:0] = learned
             return look, {name: _row_s([(rows, walls[name]) for rows, walls in times]) for name in seen.costs}
         look.release()
+        guards = (*guards, *look.learned)  # or many rows would be asked one by one about what few have told
+        learned += look.learned
         size = larger
 
 

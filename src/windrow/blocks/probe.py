@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 #: Times that a step is asked again with what was learned, the last but one with all cuts above it as guards.
 ROUNDS = 6
 #: Rows on which a step raises that are looked for to find its guard, and calls for that.
-MOST_FOUND = 8
+MOST_FOUND = 4
 MOST_CALLS = 320
 #: Answers of so many cuts, two bits each, are one number together with one for the row: a million rows have 20 bits.
 AT_ONCE = 20

@@ -6,7 +6,9 @@ import os
 import struct
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import awkward as ak
 import cramjam
@@ -16,6 +18,7 @@ from protocol import serve
 from selection_common import BINS, WINDOWS
 
 import windrow as wr
+from windrow.data.formats import baskets
 
 #: the selection in awkward, as the other Python programs have it
 analysis = wr.Pipeline("selection")
@@ -104,20 +107,6 @@ def rows(mass):
     return len(mass)
 
 
-class Recorded:
-    """A source that remembers its readers, so that what they fetched can be asked for."""
-
-    def __init__(self, spec: str) -> None:
-        self._source = wr.data.open(spec)
-        self.inputs, self.datasets = self._source.inputs, self._source.datasets
-        self.readers: list[Any] = []
-
-    def open(self, index: int) -> Any:
-        reader = self._source.open(index)
-        self.readers.append(reader)
-        return reader
-
-
 _KEY = struct.Struct(">ihiIh")
 _ranges: dict[str, list[tuple[int, int]]] = {}
 
@@ -141,9 +130,15 @@ def unpack(descriptor: int, offset: int, size: int) -> None:
 def limit(path: str, workers: int) -> dict[str, Any]:
     """Decompress, on as many threads, the byte ranges that a run fetches."""
     if path not in _ranges:
-        source = Recorded(f"{path}:Events")
-        analysis.run(source, workers=workers, progress=False)
-        _ranges[path] = sorted(r for reader in source.readers for r in reader.ranges)
+        found: list[tuple[int, int]] = []
+
+        def pread(descriptor: int, size: int, offset: int) -> bytes:
+            found.append((offset, size))
+            return os.pread(descriptor, size, offset)
+
+        with mock.patch.object(baskets, "os", SimpleNamespace(**{**vars(os), "pread": pread})):
+            analysis.run(f"{path}:Events", engine="threads", workers=workers, progress=False)
+        _ranges[path] = sorted(found)
     ranges = _ranges[path]
     descriptor = os.open(path, os.O_RDONLY)
 

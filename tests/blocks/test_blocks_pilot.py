@@ -83,7 +83,7 @@ def test_of_few_rows_none_is_shown_first() -> None:
 
 def test_rows_that_take_long_are_few_and_cheap_steps_see_more(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, list[int]] = {}
-    monkeypatch.setattr(pilot, "MORE_S", 0.0)
+    monkeypatch.setattr(pilot, "_next_size", lambda times, _: FIRST_ROWS)
     monkeypatch.setattr(pilot, "_row_s", lambda _: 0.01)
     monkeypatch.setattr(pilot, "_cheap", lambda *_: {"third"})
     found = take_pilot(opened(ROWS, asked), (), ROWS)

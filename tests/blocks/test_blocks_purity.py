@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 import windrow as wr
 from windrow.blocks.chunk import Chunk, ChunkRun
+from windrow.blocks.pilot import take_pilot
 from windrow.blocks.purity import first_difference, sample_halves
 from windrow.blocks.results import UpDown, Verdict
 from windrow.blocks.selection import everything
+from windrow.errors import RowPurityError
 from windrow.pipeline.binding.bind import bind
 
 if TYPE_CHECKING:
@@ -138,6 +140,47 @@ def test_fewer_rows_that_take_long_are_asked_about_again(row_s: float, said: int
     run.evaluate(program.steps["twice"], everything(1000))
     assert asked[0] == 1000
     assert sum(asked[1:]) == again
+
+
+SCATTERED: dict[str, Callable[[Any], Any]] = {
+    "pure": lambda x: x * 2,
+    "mean": lambda x: x - x.mean(),
+    "above the mean": lambda x: (x > x.mean()) * 1.0,
+    "maximum": lambda x: (x == x.max()) * 1.0,
+    "position": lambda x: np.arange(len(x)) * 1.0,
+    "neighbour": lambda x: x - np.roll(x, 1),
+    "length": lambda x: x / len(x),
+}
+
+
+@pytest.mark.parametrize("name", SCATTERED)
+def test_what_was_answered_for_scattered_rows_is_not_asked_again(name: str) -> None:
+    asked: list[int] = []
+    made = wr.Pipeline("again")
+
+    @made.column
+    def step(x: Any) -> Any:
+        asked.append(len(x))
+        return SCATTERED[name](x)
+
+    made.output(lambda step: float(np.sum(step)), name="sum")
+    reader = wr.data.open({"x": np.random.default_rng(5).normal(size=5000)}).open(0)
+    definition = made.definition(0)
+    program = bind(definition, "data", {}, reader.info, "data")
+    run = ChunkRun(program, reader, Chunk(0, "data", 0, (0, 5000), (0, 5000)), definition.written, {})
+    pilot = take_pilot(run, (), 5000, above=())
+    assert pilot is not None
+    run.samples = pilot.look.answers
+    few = asked[-1]
+    assert few < 2500
+    asked.clear()
+    if name == "pure":
+        run.evaluate(program.steps["step"], everything(5000))
+        assert program.unchecked == {"output sum"}
+    else:
+        with pytest.raises(RowPurityError, match="not a function of its own row"):
+            run.evaluate(program.steps["step"], everything(5000))
+    assert asked == [5000]
 
 
 def test_one_row_has_no_company() -> None:

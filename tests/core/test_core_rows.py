@@ -101,6 +101,26 @@ def finish_all(made: World) -> None:
 # -- who gets what
 
 
+def test_the_first_task_checks_steps_and_each_worker_is_told_once_which_are_row_pure() -> None:
+    made = world(known(60, 60), workers=2)
+
+    def told(life: Life) -> Any:
+        return made.queues[life][0].task.payload.checked
+
+    assert told(A) == frozenset()
+    assert told(B) is None  # A checks
+    go_on(made, B, wall=1.0)
+    assert told(B) is None  # A still does
+    go_on(made, A, wall=1.0, checked=frozenset({"a"}))
+    assert told(A) == {"a"}
+    go_on(made, B, wall=1.0)
+    assert told(B) == {"a"}
+    go_on(made, B, wall=1.0, checked=frozenset({"b"}))
+    assert told(B) == {"a", "b"}
+    go_on(made, B, wall=1.0)
+    assert told(B) == frozenset()  # it knows
+
+
 def test_the_first_worker_gets_the_first_rows_under_the_plan() -> None:
     plan = Plan(id=3, category="d", order=("a", "b"))
     made = world(known(30), plans={"d": plan})

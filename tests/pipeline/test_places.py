@@ -455,6 +455,6 @@ def test_a_worker_that_begins_later_does_not_check_what_others_have_checked(tmp_
     assert result["total"] == 3 * sum(range(4_000))
     calls = [line.split() for line in log.read_text().splitlines()]
     first, second = dict.fromkeys(pid for pid, _ in calls)
-    halves = {pid: [int(rows) for own, rows in calls if own == pid and int(rows) == 128] for pid in (first, second)}
-    assert len(halves[first]) == 2  # two halves of a sample
-    assert halves[second] == []
+    sizes = {pid: {int(rows) for own, rows in calls if own == pid} for pid in (first, second)}
+    assert min(sizes[first]) < 1_000  # a sample
+    assert sizes[second] == {1_000}

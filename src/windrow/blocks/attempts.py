@@ -63,14 +63,13 @@ class Attempts:
         else:
             self.run.look = look
 
-    def pilot(self, unit_rows: int) -> Pilot | None:
-        """Show the first rows to all steps; where no order is decided, those that the cuts above leave to each."""
-        above: Guards = ()
-        if not self._plan.sample_rows:
-            steps = list(self.run.program.steps.values())
-            cuts = [(place, step.name) for place, step in enumerate(steps) if step.kind == "cut"]
-            above = tuple((step.name, cut) for own, step in enumerate(steps) for place, cut in cuts if place < own)
-        return take_pilot(self.run, (*self._plan.guards, *self._after, *above), unit_rows)
+    def pilot(self, unit_rows: int, *, in_order: bool = False) -> Pilot | None:
+        """Show the first rows to all steps; where no order is decided or ``in_order``, those that the cuts above leave to each."""
+        steps = list(self.run.program.steps.values())
+        cuts = [(place, step.name) for place, step in enumerate(steps) if step.kind == "cut"]
+        above = tuple((step.name, cut) for own, step in enumerate(steps) for place, cut in cuts if place < own)
+        guards = (*self._plan.guards, *self._after, *(() if self._plan.sample_rows else above))
+        return take_pilot(self.run, guards, unit_rows, above if in_order else None)
 
     def take(self, seen: Seen, run: ChunkRun) -> None:
         """Tell what was seen of some rows of a run, beside what was before."""

@@ -8,6 +8,7 @@ are evaluated unit by unit and merged in the fixed tree.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,6 +110,9 @@ class ChunkRun:
         self.spare = 0  #: threads that may run steps beside this one
         self.answered: dict[str, tuple[Selection, Any, Meter]] = {}  #: by such threads, before their turn
         self.look: Callable[[ChunkRun], None] | None = None  #: what is done when all steps have run
+        self.unchecked = program.unchecked  #: steps to be checked for row-purity
+        self.samples: dict[str, tuple[Selection, Any]] = {}  #: by step: what it answered for a few scattered rows
+        self.aside_s = 0.0  #: seconds of checks and looks, which later chunks do not take
         #: by step: what it answered for some rows, and what one of them takes
         self.known: dict[str, tuple[Selection, Any, float]] = {}
         self._answers: dict[str, tuple[BoundStep, Selection, Any]] = {}  #: that twins may take over
@@ -130,7 +134,7 @@ class ChunkRun:
         for name, meter in self.meters.items():
             run.meters[name] = Meter(bytes_read=meter.bytes_read, read_s=meter.read_s)
         run.windows = {unit: replace(seen, order=order) for unit, seen in self.windows.items()}
-        run.search, run.spare, run.look = self.search, self.spare, self.look
+        run.search, run.spare, run.look, run.unchecked = self.search, self.spare, self.look, self.unchecked
         return run
 
     def stop_if_asked(self) -> None:
@@ -157,7 +161,9 @@ class ChunkRun:
         if self.spare:
             remember_costs(self)
         if self.look is not None:
+            began = perf_counter()
             self.look(self)
+            self.aside_s += perf_counter() - began
 
     def release(self) -> None:
         """Let go of every column: virtual fields hold on to the chunk, and the chunk to them, until Python looks."""
@@ -165,6 +171,7 @@ class ChunkRun:
         self.caller.clear()
         self._answers.clear()
         self.known.clear()
+        self.samples.clear()
 
     def product(self, names: Sequence[str], selection: Selection) -> NDArray[np.float64] | None:
         """Multiply weights in the order of definition for the rows of ``selection``; None if there are none."""
@@ -303,8 +310,10 @@ class ChunkRun:
         with meter.reading(self.store):
             try:
                 value = self.caller.answer(step, rows, meter)
-                if step.name in self.program.unchecked and step.kernel is None and rows.count > 1:
+                if step.name in self.unchecked and step.kernel is None and rows.count > 1:
+                    began = perf_counter()
                     check_row_purity(self, step, rows, value)
+                    self.aside_s += perf_counter() - began
             except Exception as error:  # noqa: BLE001 - it is raised again, named
                 if self.forced:
                     # Not every function takes an empty array; what then reads its column gets an empty one.

@@ -6,6 +6,7 @@ it, so that the order of the steps can be decided before the bulk; what the step
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,10 @@ FIRST_ROWS, HEAVY_S, MORE_ROWS, MORE_S = 8, 1.0, 64, 0.25
 HEAVIER_S = 10.0
 #: Rows at most: shares of them have an error of 1.5 %. And the seconds that they may take.
 MOST_ROWS, MOST_S = 1024, 0.1
+#: Looking in the order of the run ends after so many seconds: what takes longer is seen to take long.
+BRIEF_S = 0.2
+#: Rows that they are taken from, for each of them, where a cluster has fewer.
+SCATTERED = 4
 #: Of the rows of a unit, one in so many at most.
 MOST_PART = 4
 #: With fewer rows than this, more of them are shown to the steps that cost little.
@@ -70,17 +75,20 @@ class Pilot:
             run.meters[name] = Meter(bytes_read=read.bytes_read, read_s=read.read_s)
 
 
-def take_pilot(run: ChunkRun, guards: Guards, unit_rows: int) -> Pilot | None:
-    """Look at the first rows of a run; None for few rows, or where they cannot be read, which the run itself will say."""
+def take_pilot(run: ChunkRun, guards: Guards, unit_rows: int, above: Guards | None = None) -> Pilot | None:
+    """Look at the first rows of a run; with guards for the order ``above``, at some of them for a moment, to see what they take.
+
+    None for few rows, or where they cannot be read, which the run itself will say.
+    """
     watch, seen = Stopwatch(), Seen()
     most = min(int(run.borders[1]) // MOST_PART, MOST_ROWS)
     if most < FIRST_ROWS:
         return None
     try:
         with quiet():
-            look, step_s = _show_more(run, guards, seen, most)
+            look, step_s = _show_more(run, guards, seen, most, above)
             row_s = _expected_s(run, look, step_s)
-            if len(look.rows) < min(ENOUGH_ROWS, most):
+            if len(look.rows) < min(ENOUGH_ROWS, most) and above is None:
                 cheap = Look(run, run.store.fork(), np.arange(most), guards)
                 cheap.show(seen.costs, _cheap(run, step_s, most))
                 row_s = _expected_s(run, cheap, step_s)
@@ -88,30 +96,39 @@ def take_pilot(run: ChunkRun, guards: Guards, unit_rows: int) -> Pilot | None:
     except (Unreadable, MemoryError):
         return None
     seen.guards = tuple(look.learned)
-    if look.verdicts:
+    if look.verdicts and above is None:
         unit = run.chunk.first_unit
         here = Place(unit, unit_rows, run.start, run.start + len(look.rows))
         seen.windows[unit] = look.window(here, watch.seconds())
     return Pilot(run, look, seen, row_s, watch.seconds(), step_s)
 
 
-def _show_more(run: ChunkRun, guards: Guards, seen: Seen, most: int) -> tuple[Look, dict[str, float]]:
+def _show_more(
+    run: ChunkRun, guards: Guards, seen: Seen, most: int, above: Guards | None
+) -> tuple[Look, dict[str, float]]:
     """Show more and more rows to all steps, while that takes little; return the last look, and what a row takes by step."""
     size, times = 1, list[tuple[int, dict[str, float]]]()
+    rows, most_s = np.arange(most), math.inf
+    if (
+        above is not None
+    ):  # rows that have other neighbours and places than in the run: so it shows whether a step looks at those
+        among = max(run.chunk.clusters[1] - run.start, SCATTERED * most)
+        rows, most_s = np.random.default_rng(most).permutation(min(among, int(run.borders[1]))), BRIEF_S
     learned: list[tuple[str, str]] = []
     while True:
-        look = Look(run, run.store.fork(), np.arange(size), guards)
+        look = Look(run, run.store.fork(), np.sort(rows[:size]), guards)
         if not times:
-            look.fetch(Selection(run.store.length, np.arange(most)))
+            look.fetch(Selection(run.store.length, np.sort(rows[:most])))
         before = {name: meter.wall for name, meter in seen.costs.items()}
         look.show(seen.costs)
         times.append((size, {name: one.wall - before.get(name, 0.0) for name, one in seen.costs.items()}))
         larger = _next_size([(rows, sum(walls.values())) for rows, walls in times], most)
-        if larger == size:
+        if larger == size or sum(one.wall for one in seen.costs.values()) > most_s:
             look.learned[:0] = learned
             return look, {name: _row_s([(rows, walls[name]) for rows, walls in times]) for name in seen.costs}
         look.release()
-        guards = (*guards, *look.learned)  # or many rows would be asked one by one about what few have told
+        # Or many rows would be asked one by one about what few have told.
+        guards = (*guards, *look.learned, *(above or ()))
         learned += look.learned
         size = larger
 
@@ -138,10 +155,11 @@ def _next_size(times: list[tuple[int, float]], most: int) -> int:
         return min(FIRST_ROWS if seconds <= HEAVY_S else 2 if seconds <= HEAVIER_S else 1, most)
     # A first call that took longer than one on more rows has compiled something: nothing is known of rows then.
     row_s = _row_s(times) if times[-2][1] <= 1.2 * seconds else seconds / size
-    target, allowed_s = (MORE_ROWS, MORE_S) if size < MORE_ROWS else (MOST_ROWS, MOST_S)
-    if size < FIRST_ROWS:
-        allowed_s = HEAVY_S
-    rows = min(size + (allowed_s / row_s if row_s else most), target, most)
+    rows = min(size + (MOST_S / row_s if row_s else most), MOST_ROWS)
+    if size < MORE_ROWS:
+        allowed_s = HEAVY_S if size < FIRST_ROWS else MORE_S
+        rows = max(rows, min(size + (allowed_s / row_s if row_s else most), MORE_ROWS))
+    rows = min(rows, most)
     return int(rows) if rows >= 2 * size else size
 
 

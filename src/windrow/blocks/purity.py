@@ -1,8 +1,9 @@
 """Is a step's answer for a row its own? Checked by asking again about other company.
 
-A sample of rows is given to the step once more, shuffled, in two halves that are unlike each other. If any row's answer
-changes, the step looks at other rows (a mean, a neighbour, the length, a counter, global random numbers) and its result
-would depend on chunking and order.
+What it answered for scattered rows before the run is compared with what it answers among all; where there is no such
+answer, a sample of rows is given to the step once more, shuffled, in two halves that are unlike each other. If any row's
+answer changes, the step looks at other rows (a mean, a neighbour, the length, a counter, global random numbers) and its
+result would depend on chunking and order.
 """
 
 from __future__ import annotations
@@ -80,10 +81,18 @@ def first_difference(
     if rows < 2:
         return None
     for half in sample_halves(answer, rows, size, seed):
-        for expected, again in zip(_parts(answer), _parts(ask(half)), strict=True):
-            differing = _differing(expected[half], again, half)
-            if len(differing):
-                return int(differing[0])
+        found = _first_unlike(answer, ask(half), half)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_unlike(answer: Any, again: Any, rows: NDArray[np.int64]) -> int | None:
+    """Return the first of some rows about which a step says something else ``again``."""
+    for one, other in zip(_parts(answer), _parts(again), strict=True):
+        differing = _differing(one[rows], other, rows)
+        if len(differing):
+            return int(differing[0])
     return None
 
 
@@ -150,17 +159,12 @@ def _unequal(expected: NDArray[Any], again: NDArray[Any]) -> NDArray[np.bool_]:
 
 def check_row_purity(run: ChunkRun, step: BoundStep, rows: Selection, value: Any) -> None:
     """Raise if a step's answers ``value`` depend on which rows it is asked about together; note that they do not."""
-    arguments = run.caller.gather(step.arguments, rows, step.lanes)
-
-    def ask(positions: NDArray[np.int64]) -> Any:
-        again = run.caller.call(step, arguments, rows, positions)
-        return checked(step, again, len(positions))
-
-    size = run.program.sample_rows
-    if size is None:
-        row_s = run.program.row_s.get(step.name, 0.0)
-        size = max(int(min(SAMPLE_S / max(row_s, 1e-9), SAMPLE_ROWS)), LEAST_ROWS)
-    found = first_difference(value, rows.count, ask, size)
+    few, answer = run.samples.get(step.name, (None, None))
+    if few is not None and LEAST_ROWS <= few.count <= rows.count // 2 and rows.covers(few):
+        places = np.searchsorted(rows.positions(), few.positions())
+        found = _first_unlike(value, answer, places)
+    else:
+        found = _ask_again(run, step, rows, value)
     if found is not None:
         row = run.start + int(rows.positions()[found])
         raise RowPurityError(
@@ -171,3 +175,18 @@ def check_row_purity(run: ChunkRun, step: BoundStep, rows: Selection, value: Any
             step=step.name, file=run.chunk.label, start=row, stop=row + 1,
         )  # fmt: skip
     run.program.unchecked.discard(step.name)
+
+
+def _ask_again(run: ChunkRun, step: BoundStep, rows: Selection, value: Any) -> int | None:
+    """Ask a step about some of its rows again, in halves that are unlike; return one whose answer changes."""
+    arguments = run.caller.gather(step.arguments, rows, step.lanes)
+
+    def ask(positions: NDArray[np.int64]) -> Any:
+        again = run.caller.call(step, arguments, rows, positions)
+        return checked(step, again, len(positions))
+
+    size = run.program.sample_rows
+    if size is None:
+        row_s = run.program.row_s.get(step.name, 0.0)
+        size = max(int(min(SAMPLE_S / max(row_s, 1e-9), SAMPLE_ROWS)), LEAST_ROWS)
+    return first_difference(value, rows.count, ask, size)

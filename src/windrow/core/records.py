@@ -165,6 +165,8 @@ class RunRows(NamedTuple):
     #: Seconds that a unit of the rows may take: where it would take more, fewer rows are run, as a part. 0: no limit.
     most_s: float = 0.0
     spare: int = 0  #: workers that have nothing to do: as many steps may run beside the one whose turn it is
+    #: Steps that other tasks have shown to be row-pure; None: the first task of all checks them at this time.
+    checked: frozenset[str] | None = frozenset()
 
 
 class EvaluateUnit(NamedTuple):
@@ -195,6 +197,7 @@ class RowsReport(NamedTuple):
     skipped: tuple[tuple[Rows, Failure], ...] = ()  #: rows that the partial leaves out, and why
     rest: Rows | None = None  #: rows at the end that were not run, as they would take long: the output is a part
     row_s: float = 0.0  #: what a row would have taken, where more was done than to run it; 0: as measured
+    checked: frozenset[str] = frozenset()  #: steps that were shown to be row-pure
 
 
 NO_REPORT: Final = RowsReport()

@@ -110,6 +110,9 @@ class RowFeeder:
         self._plans = dict(plans or {})
         self._at: dict[Life, Input] = {}  #: by worker: the input that it has open
         self._known: set[tuple[Life, str]] = set()  #: categories that a worker has run; the first run is slower
+        self._checked: set[str] = set()  #: steps that tasks have shown to be row-pure
+        self._told: dict[Life, int] = {}  #: by worker: how many of them it knows
+        self._checking = 0  #: the first task of rows, which checks all steps that it comes to
         self.window = policies.shape.window(None)  #: how many tasks a worker may have at a time
         self._forgotten = False  #: the run has failed: no result counts any more
         self._stopped = False
@@ -196,9 +199,18 @@ class RowFeeder:
         most_s = 0.0
         if row_s is None and self.options.parts and not part:
             most_s = min(PART_S, SHORT_S * unit / (size + inputs.uncut + request.expected))
-        payload = make_record(RunRows, ((rows,), one.identity, part, most_s, self._spare()))
+        checked = None if self._checking in self.given else self._unsaid(life)
+        self._checking = self._checking or number
+        payload = make_record(RunRows, ((rows,), one.identity, part, most_s, self._spare(), checked))
         makes = (f"rows {number}",)
         return make_record(Task, (number, category, size, payload, (), (), makes, False, *self._row_task))
+
+    def _unsaid(self, life: Life) -> frozenset[str]:
+        """Give the steps that are row-pure, unless a worker knows them."""
+        if self._told.get(life) == len(self._checked):
+            return frozenset()
+        self._told[life] = len(self._checked)
+        return frozenset(self._checked)
 
     def _spare(self) -> int:
         """Count the workers that will have nothing to do when the rows that were just cut are under way."""
@@ -297,6 +309,7 @@ class RowFeeder:
     def _learn(self, task: Task, event: Finished, report: RowsReport, size: int) -> None:
         measured, category = event.measurement, task.category
         self.bytes_read += measured.bytes_read
+        self._checked |= report.checked
         account = self.accounts[category]
         key = event.life, category
         warm = key in self._known

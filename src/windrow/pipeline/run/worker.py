@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.blocks.attempts import Attempts
-from windrow.blocks.calls import Caller, Meter
+from windrow.blocks.calls import Caller, Meter, Stopwatch
 from windrow.blocks.chunk import Chunk, ChunkRun, Stopped
 from windrow.blocks.columns import ColumnStore
 from windrow.blocks.failing import skipped
@@ -91,9 +91,13 @@ class RowsSide:
         self, output: str, payload: RunRows, plan: Plan, ahead: list[PreparedColumns], known: Pilot | None = None
     ) -> Outcome:
         source, reader, program, chunk = self._opened(payload)
-        before, pilot = reader.bytes_read, known
+        before, pilot, watch = reader.bytes_read, known, Stopwatch()
         attempts = self._attempts(source, program, reader, chunk, plan)
         attempts.run.spare = payload.spare
+        program.unchecked.difference_update(payload.checked or ())
+        unchecked = frozenset(program.unchecked)
+        if payload.checked is None:
+            attempts.run.unchecked = set()
         if ahead:
             prepared = ahead.pop()
             prepared.hand_over(attempts.run)
@@ -101,12 +105,14 @@ class RowsSide:
             self.workload.note_reads(source.index, prepared.reads)
             del prepared  # or it would stay in memory with the traceback of a failure
         if payload.most_s and not program.timed:
-            units = self.workload.facts.borders[source.index]
-            pilot = attempts.pilot(units[chunk.first_unit + 1] - units[chunk.first_unit])
+            pilot = self._pilot(attempts, chunk, payload.most_s)
             program.row_s.update(pilot.step_s if pilot is not None else {})
             if pilot is not None and pilot.is_long(chunk.borders[1] - chunk.borders[0], payload.most_s, PART_S):
                 return self._run_first(output, payload, plan, pilot, reader.bytes_read - before)
             program.timed = True
+            attempts.run.aside_s = watch.seconds()
+            if pilot is not None:
+                attempts.run.samples = pilot.look.answers
         if pilot is not None and pilot.row_s * (chunk.borders[1] - chunk.borders[0]) > payload.most_s:
             attempts.take(pilot.seen, attempts.run)  # in a shorter run there is nothing to decide from it
         if known is not None:
@@ -128,7 +134,21 @@ class RowsSide:
         measurement = Measurement(bytes_read=reader.bytes_read - before)
         evidence = attempts.evidence(in_memory=source.format == "arrays")
         gone = skipped(attempts.left_out.values(), payload.rows[0].input, source.label)
-        return Outcome({output: made}, RowsReport(evidence, gone), measurement)
+        row_s = max(watch.seconds() - attempts.run.aside_s, 0.0) / (chunk.borders[-1] - chunk.borders[0])
+        report = RowsReport(
+            evidence, gone, row_s=row_s if attempts.run.aside_s else 0.0, checked=unchecked - program.unchecked
+        )
+        return Outcome({output: made}, report, measurement)
+
+    def _pilot(self, attempts: Attempts, chunk: Chunk, short_s: float) -> Pilot | None:
+        """Look at the first rows as the run would, and at what all steps say of them where that takes long."""
+        units = self.workload.facts.borders[chunk.input]
+        unit_rows = units[chunk.first_unit + 1] - units[chunk.first_unit]
+        pilot = attempts.pilot(unit_rows, in_order=True)
+        if pilot is None or not pilot.is_long(chunk.borders[1] - chunk.borders[0], short_s, PART_S):
+            return pilot
+        pilot.look.release()
+        return attempts.pilot(unit_rows)
 
     def _run_first(self, output: str, payload: RunRows, plan: Plan, pilot: Pilot, read: int) -> Outcome:
         """Run the rows of a pilot, as a part of their unit, and give the rest back; ``read`` is what was read for it."""

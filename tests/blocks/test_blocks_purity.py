@@ -120,7 +120,7 @@ def test_the_row_that_is_named_is_one_that_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row_s", "said", "again"), [(0.0, None, 256), (1e-3, None, 100), (1.0, None, 16), (1.0, 300, 300)]
+    ("row_s", "said", "again"), [(0.0, None, 256), (1e-3, None, 30), (1.0, None, 16), (1.0, 300, 300)]
 )
 def test_fewer_rows_that_take_long_are_asked_about_again(row_s: float, said: int | None, again: int) -> None:
     asked: list[int] = []

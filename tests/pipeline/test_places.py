@@ -421,6 +421,24 @@ def test_compiled_steps_and_arrays_stay_in_threads(tmp_path: Path) -> None:
     assert engine_said(counting_lists().run(arrays, workers=2, progress=False)).startswith("engine: threads")
 
 
+def test_small_data_of_compiled_rows_that_take_long_goes_on_in_threads() -> None:
+    made = wr.Pipeline("compiled")
+
+    @made.column(each=True)
+    def slow(x: float) -> float:
+        total = 0.0
+        for number in range(100_000):
+            total += (x * number) % 7.0
+        return total
+
+    made.output(lambda slow: float(np.sum(slow)), name="sum")
+    arrays = {"x": np.random.default_rng(1).random(4_000)}
+    result = made.run(arrays, workers=2, progress=False)
+    said = engine_said(result)
+    assert said.startswith(("engine: inline, then threads, because rows take long", "engine: inline, because"))
+    assert result["sum"] == made.run(arrays, engine="inline", workers=1, progress=False)["sum"]
+
+
 @pytest.mark.usefixtures("warm")
 def test_steps_that_cannot_be_sent_run_in_threads_after_all(tmp_path: Path) -> None:
     lock = threading.Lock()

@@ -190,6 +190,7 @@ def test_parts_are_as_long_as_they_may_be_unless_calls_would_take_most_of_it() -
     assert rows(affine(0.0, 0.001, [10, 50]), 0.1) == pytest.approx(100)
     assert rows(affine(0.05, 0.001, [10, 50]), 0.2) == pytest.approx(150)
     assert rows(affine(1.0, 0.001, [10, 50]), 0.1) == pytest.approx(1000)  # as much for rows as for the call
+    assert rows(affine(0.5, -0.001, [211, 263]), 0.1) < 263  # the larger one was quicker, by chance
     assert rows(StepCost(), 0.1) == math.inf
     task = affine(1.0, 0.01, [100, 100, 100])  # of one size: the tasks alone do not tell
     slow, quick = affine(1.0, 0.05, [10, 20]), affine(0.0, 1e-6, [100, 50])

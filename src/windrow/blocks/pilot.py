@@ -32,6 +32,8 @@ HEAVIER_S = 10.0
 MOST_ROWS, MOST_S = 1024, 0.1
 #: Looking in the order of the run ends after so many seconds: what takes longer is seen to take long.
 BRIEF_S = 0.2
+#: And where a unit clearly takes more than this.
+SLOW_S = 1.0
 #: Rows that they are taken from, for each of them, where a cluster has fewer.
 SCATTERED = 4
 #: Of the rows of a unit, one in so many at most.
@@ -122,8 +124,13 @@ def _show_more(
         before = {name: meter.wall for name, meter in seen.costs.items()}
         look.show(seen.costs)
         times.append((size, {name: one.wall - before.get(name, 0.0) for name, one in seen.costs.items()}))
-        larger = _next_size([(rows, sum(walls.values())) for rows, walls in times], most)
-        if larger == size or sum(one.wall for one in seen.costs.values()) > most_s:
+        sums = [(shown, sum(walls.values())) for shown, walls in times]
+        larger = _next_size(sums, most)
+        if (
+            larger == size
+            or sum(one.wall for one in seen.costs.values()) > most_s
+            or (above is not None and _are_slow(sums, run))
+        ):
             look.learned[:0] = learned
             return look, {name: _row_s([(rows, walls[name]) for rows, walls in times]) for name in seen.costs}
         look.release()
@@ -161,6 +168,11 @@ def _next_size(times: list[tuple[int, float]], most: int) -> int:
         rows = max(rows, min(size + (allowed_s / row_s if row_s else most), MORE_ROWS))
     rows = min(rows, most)
     return int(rows) if rows >= 2 * size else size
+
+
+def _are_slow(times: list[tuple[int, float]], run: ChunkRun) -> bool:
+    """Say whether it is clear that a unit takes long: more rows take longer by more than a call can, whatever its rows."""
+    return len(times) > 1 and times[-1][1] > 2 * times[-2][1] and _row_s(times) * int(run.borders[1]) > SLOW_S
 
 
 def _row_s(times: list[tuple[int, float]]) -> float:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from windrow.blocks.selection import Selection
 
 #: Rows that are asked about again; fewer where they would take longer than so many seconds, and so many at least.
-SAMPLE_ROWS, SAMPLE_S, LEAST_ROWS = 256, 0.1, 16
+SAMPLE_ROWS, SAMPLE_S, LEAST_ROWS = 256, 0.03, 16
 
 #: Libraries may sum in another order for another length (BLAS, SIMD tails): a last-bit difference is not a
 #: dependence on other rows.

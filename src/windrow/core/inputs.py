@@ -48,6 +48,10 @@ class Cutter:
         end = self._borders[bisect_right(self._borders, -key)]
         return (end if end < stop else stop) + key
 
+    def is_split(self) -> bool:
+        """Say whether the unit that is cut next is cut into parts."""
+        return self.is_part(-self._pieces[-1][0])
+
     def cut(self, want: int, *, parts: bool = False) -> Rows:
         """Cut the next task: ``want`` rows snapped down to whole units, at least one unit, or else a part of one."""
         key, stop, single = self._pieces.pop()

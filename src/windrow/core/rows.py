@@ -176,7 +176,9 @@ class RowFeeder:
         if row_s is None:
             row_s = self.options.row_s.get(category)
         bound = self.options.chunk
-        parts = self.options.parts and (bound is not None or self._pays(category, row_s or 0.0, unit))
+        parts = self.options.parts and (
+            bound is not None or one.cutter.is_split() or self._pays(category, row_s or 0.0, unit)
+        )
         request.parts, request.steps = parts, account.evidence.steps if parts else ()
         request.category, request.workers, request.unit = category, len(desk.workers.alive), unit
         request.known, request.expected = inputs.uncut, inputs.expected() if inputs.unopened else 0

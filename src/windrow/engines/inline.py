@@ -34,15 +34,15 @@ class SharedMemoryEngine:
 
     capabilities = Capabilities()
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, number: int = 0) -> None:
         self.work_cpu_s = 0.0
         self.outputs: dict[Handle, Any] = {}
         self.workload: Any = None  #: a Workload, once it was started
-        self._count = at_least_one(workers)
+        self._numbers = range(number, number + at_least_one(workers))
 
     def start(self, workload: Workload) -> None:
         self.workload = workload
-        for number in range(self._count):
+        for number in self._numbers:
             self._start_worker(Life(number, 0), io=False)
 
     def _start_worker(self, life: Life, *, io: bool) -> None:

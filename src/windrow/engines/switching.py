@@ -6,7 +6,7 @@ drained, so that what they have done is kept. While that goes on, both are liste
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 #: Seconds that each of two engines is listened to in turn.
 TURN_S = 0.005
+#: Seconds that the second engine is waited for, when the first one could do something meanwhile: as long as it takes to start
+#: where its processes only have to be forked.
+PATIENCE_S = 0.08
 
 
 class SwitchingEngine:
@@ -44,6 +47,10 @@ class SwitchingEngine:
         self._workload: Any = None
         self._lives: set[Life] = set()  #: of the first engine
         self._begin = 0  #: number of the second engine's first worker
+        self._until = 0.0  #: when to go on with the first engine
+        self._used: list[
+            tuple[Measurement, float]
+        ] = []  #: by attempts that have ended since a reason was asked for, and when
 
     @property
     def capabilities(self) -> Capabilities:
@@ -85,13 +92,18 @@ class SwitchingEngine:
                 second.give(handle, self._first.take(handle))
 
     def wait(self, timeout: float | None) -> list[Event]:
+        self._ask_for_reason()
         if self._starting is None and self._second is None:
-            return self._look_for_reason(self._first.wait(timeout))
+            return self._note(self._first.wait(timeout))
         if self._second is not None and not self._lives:
             return self._second.wait(timeout)
         until = None if timeout is None else monotonic() + timeout
         while True:
             events = self._wait_for_second()
+            if not events and not self.switched and monotonic() < self._until:
+                continue
+            if any(isinstance(event, DrainRequested) for event in events):
+                return events  # or those that have come would wait while the first engine works
             for event in self._first.wait(0.0 if events else TURN_S):
                 events.append(event)
                 if isinstance(event, WorkerLost):
@@ -99,20 +111,29 @@ class SwitchingEngine:
             if events or (until is not None and monotonic() >= until):
                 return events
 
-    def _look_for_reason(self, events: list[Event]) -> list[Event]:
+    def _note(self, events: list[Event]) -> list[Event]:
         now = monotonic()
         for event in events:
             if isinstance(event, WorkerJoined):
                 self._lives.add(event.worker.life)
                 self._begin = max(self._begin, event.worker.life.worker + 1)
-            elif isinstance(event, Finished) and not self.why:
-                self.why = self._reason(event.measurement, now)
-                if self.why:
-                    second = self._make_second(self._begin)
-                    starter = ThreadPoolExecutor(1, "windrow-start")
-                    self._starting = second, starter.submit(second.start, self._workload)
-                    starter.shutdown(wait=False)
+            elif isinstance(event, Finished):
+                self._used.append((event.measurement, now))
         return events
+
+    def _ask_for_reason(self) -> None:
+        """Ask when the run has learned from what has ended, and start the second engine if there is a reason."""
+        used, self._used = self._used, []
+        for measurement, then in used:
+            if self.why:
+                break
+            self.why = self._reason(measurement, then)
+            if self.why:
+                second = self._make_second(self._begin)
+                starter = ThreadPoolExecutor(1, "windrow-start")
+                self._starting = second, starter.submit(second.start, self._workload)
+                starter.shutdown(wait=False)
+                self._until = monotonic() + PATIENCE_S
 
     def _wait_for_second(self) -> list[Event]:
         """Listen to the second engine; once one of its workers is there, the first engine's are drained."""
@@ -124,6 +145,8 @@ class SwitchingEngine:
             else:
                 self._give_up(error)
         if self._second is None:
+            if monotonic() < self._until and self._starting is not None:
+                wait([self._starting[1]], TURN_S)
             return []
         try:
             events = self._second.wait(TURN_S)

@@ -43,8 +43,8 @@ LISTEN_S = 0.25
 class ThreadsEngine(SharedMemoryEngine):
     """Workers that share the interpreter; with ``read_ahead``, other threads may read ahead of them."""
 
-    def __init__(self, workers: int, read_ahead: ReadAhead | None = None) -> None:
-        super().__init__(workers)
+    def __init__(self, workers: int, read_ahead: ReadAhead | None = None, number: int = 0) -> None:
+        super().__init__(workers, number)
         self.outbox: deque[Event] = deque()  #: appended to by all threads
         self.broken: BaseException | None = None  #: what went wrong in one of them
         self.read_ahead = read_ahead

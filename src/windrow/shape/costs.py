@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 #: Calls are made so large that their fixed cost stays under this share of their time.
 FIXED_SHARE = 0.05
 
+#: Tasks whose sizes vary by less than this, the square of their deviation over the mean, cannot tell calls from chance: a
+#: third, where times vary by a tenth.
+ALIKE = 0.1
+
 StepKind = Literal["flat", "awkward"]
 
 #: 16 Ki rows of a float64 column are 128 KiB: a handful of them fit the second-level cache.
@@ -54,6 +58,8 @@ def rows_within(request: ShapeRequest, costs: StepCost | CostSums, seconds: floa
     if not request.parts:
         return seconds * costs.rows_in / max(costs.wall, 1e-9)
     fixed, per_row = fit(costs)
+    if costs.calls * costs.rows_squared < (1 + ALIKE) * costs.rows_in**2:
+        fixed, per_row = 0.0, costs.wall / costs.rows_in
     if not per_row:
         return float("inf")
     return max(max(seconds - fixed, fixed) / per_row, _least_rows(request.steps) * (1 / calls - 1))

@@ -68,7 +68,7 @@ class BatchSupply:
     def choose_engine(
         self, waited: str, steps: Callable[[], Mapping[str, Fingerprint]], past_s: float | None
     ) -> EngineChoice:
-        compiled = any(step.each for step in self.definition.steps.values())
+        compiled = [name for name, step in self.definition.steps.items() if step.each]
         return choose_engine(self.source, self.options, len(self.plan.specs), waited, steps, past_s, compiled=compiled)
 
     def make_workload(self) -> PipelineWorkload:

@@ -26,7 +26,7 @@ from windrow.shape.safety import Bounded
 from windrow.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from windrow.core.policies import SafetyPolicy, ShapePolicy, ShapeRequest
     from windrow.core.records import Measurement
@@ -47,6 +47,8 @@ SMALL_BYTES = 30_000_000
 #: Seconds of work on one worker for which processes are started: that takes about half of one, and nearly nothing where the process
 #: that makes them is warm. Of a chunk until they are there.
 LONG_S, LONG_WARM_S, WHILE_ALONE_S = 1.5, 0.5, 0.1
+#: Of what a row takes, the share in compiled functions for which threads are started instead.
+COMPILED = 0.9
 
 #: Bytes of files, once for each step that uses awkward, from which threads are in each other's way for longer than processes take to
 #: open files and to send results home, some 0.1 s: 0.5 s of work on one core. And the same in seconds, where it is known.
@@ -88,6 +90,8 @@ class EngineChoice:
     crowded: str = ""  #: why processes would be better than threads, as far as that is known beforehand
     reads_with: tuple[str, ...] = ()  #: modules that workers need for the files
     row_s: Mapping[str, float] = field(default_factory=dict)  #: of steps that were tried, without what every call takes
+    compiled: Collection[str] = ()  #: steps that are
+    _then: str = "processes"  #: what it changes over to
     _switching: SwitchingEngine | None = None
     _setup: ReadAhead | None = None
 
@@ -96,7 +100,9 @@ class EngineChoice:
             inline = InlineEngine(self.workers)
             if not self.may_switch:
                 return inline
-            self._switching = SwitchingEngine(inline, self._processes, lambda *_: self._long(rows))
+            self._switching = SwitchingEngine(
+                inline, lambda number: self._beside(inline, number), lambda *_: self._long(rows)
+            )
             return self._switching
         if self.kind == "processes":
             return self._processes(0)
@@ -117,6 +123,24 @@ class EngineChoice:
 
         self._switching = SwitchingEngine(threads, self._processes, reason)
         return self._switching
+
+    def foresee_long(self) -> None:
+        """Have processes prepared that one worker will be changed for."""
+        if self.kind == "inline" and self.may_switch and not self._is_compiled() and not kept.is_warm():
+            kept.warm(self._preload())
+
+    def _is_compiled(self) -> bool:
+        """Say whether rows take long in compiled functions: these let go of the lock, and a process would compile them anew."""
+        return sum(self.row_s.get(name, 0.0) for name in self.compiled) > COMPILED * sum(self.row_s.values())
+
+    def _beside(self, inline: InlineEngine, number: int) -> Engine:
+        """Make the engine that one worker is changed for."""
+        if not self._is_compiled():
+            return self._processes(number)
+        self._then = "threads"
+        threads = ThreadsEngine(self.after, number=number)
+        threads.outputs = inline.outputs
+        return threads
 
     def _long(self, rows: RowFeeder) -> str:
         """Say why one worker is not enough for data that is small: its rows take long."""
@@ -180,9 +204,10 @@ class EngineChoice:
         said = []
         switching = self._switching
         if self.switched and switching is not None:
-            said.append(f"engine: {self.kind}, then processes, because {switching.why}")
-            self.kind = "processes"
-            self.waited = self.waited if switching.why == self.crowded else switching.why
+            said.append(f"engine: {self.kind}, then {self._then}, because {switching.why}")
+            self.kind = self._then
+            if self._then == "processes" and switching.why != self.crowded:
+                self.waited = switching.why
             self.workers = self.after or self.workers
         elif self.why:
             said.append(f"engine: {self.kind}, because {self.why}")
@@ -222,11 +247,11 @@ def choose_engine(
     steps: Callable[[], Mapping[str, Fingerprint]],
     past_s: float | None = None,
     *,
-    compiled: bool = False,
+    compiled: Collection[str] = (),
 ) -> EngineChoice:
     """Decide where chunks run; ``waited`` is why threads are of no use, where an earlier run found that out.
 
-    ``past_s`` are seconds of work of the last run, if there was one; ``compiled`` whether some steps are.
+    ``past_s`` are seconds of work of the last run, if there was one; ``compiled`` are steps that are.
     """
     remote = any(i.format != "arrays" and is_remote(str(i.location)) for i in source.inputs)
     kind, why, crowded = options.engine, "", ""
@@ -249,6 +274,7 @@ def choose_engine(
         split=options.split,
         remote=remote,
         crowded=crowded,
+        compiled=compiled,
         reads_with=tuple(sorted({name for item in source.inputs for name in READERS.get(item.format, ())})),
     )
 

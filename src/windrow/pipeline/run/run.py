@@ -119,6 +119,7 @@ class _Run:
         self.choice = supply.choose_engine(pipeline.waited, self.steps, sum(past) if past else None)
         self.workload = supply.make_workload()
         self.choice.row_s = self.workload.row_s = pipeline.row_s
+        self.workload.foresee_long = self.choice.foresee_long
         self.order = OrderController(
             supply.definition,
             orders.policy,

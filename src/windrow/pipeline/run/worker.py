@@ -147,6 +147,8 @@ class RowsSide:
         pilot = attempts.pilot(unit_rows, in_order=True)
         if pilot is None or not pilot.is_long(chunk.borders[1] - chunk.borders[0], short_s, PART_S):
             return pilot
+        attempts.run.program.row_s.update(pilot.step_s)
+        self.workload.foresee_long()
         pilot.look.release()
         return attempts.pilot(unit_rows)
 

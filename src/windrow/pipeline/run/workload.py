@@ -34,7 +34,7 @@ from windrow.store.fingerprint.api import difference
 from windrow.store.fingerprint.libraries import library_of_module
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import ModuleType
 
     from windrow.blocks.chunk import Partial
@@ -94,6 +94,7 @@ class PipelineWorkload:
         #: inputs that are known from an earlier run: what identifies them, and their rows
         self.expected: dict[int, tuple[str, int]] = {}
         self.sealed: dict[str, Mapping[str, str]] | None = None  #: what steps are at home
+        self.foresee_long: Callable[[], object] = int  #: called where first rows have shown that the run takes long
         self._new: RunFacts | None = None  #: since the last report, where home is another process
         #: steps that are unchecked and fields that were touched, as home knows it
         self._home: tuple[frozenset[str], dict[str, frozenset[str]]] = (frozenset(), {})
@@ -102,7 +103,7 @@ class PipelineWorkload:
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what belongs to a process: locks, programs and compiled code are made anew."""
         state = dict(self.__dict__)
-        for name in ("stop", "_lock", "_programs", "_known", "_stamps"):
+        for name in ("stop", "_lock", "_programs", "_known", "_stamps", "foresee_long"):
             del state[name]
         state["definition"] = replace(self.definition, kernels={})
         state["ambient"] = ambient()
@@ -117,6 +118,7 @@ class PipelineWorkload:
         self._programs = {}
         self._known = {}
         self._stamps = {}
+        self.foresee_long = int
         # What was learned here so far is known at home; from now on only what is new is told.
         self._new = RunFacts()
         self._home = (frozenset(self.definition.unchecked), dict(self.definition.touched))

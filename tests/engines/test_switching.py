@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from windrow.core.events import DrainRequested, Event, Finished, WorkerJoined, WorkerLost
 from windrow.core.records import Life, Measurement, Worker
 from windrow.engines import switching
 from windrow.engines.switching import SwitchingEngine
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Scripted:

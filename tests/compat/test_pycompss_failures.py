@@ -31,6 +31,7 @@ from windrow.compat.pycompss import (
     on_failure,
     reduction,
     task,
+    waiting,
 )
 from windrow.errors import DependencyError, NotYetError, UsageError
 
@@ -235,6 +236,40 @@ class TestGroups:
         add(str(path), things, "3")
         compss_barrier()
         assert (path.read_text(), compss_wait_on(things)) == ("0123", ["1", "2", "3"])
+
+    @pytest.mark.parametrize("within", [False, True])
+    def test_what_is_called_after_the_failure_is_cancelled_too(
+        self, tmp_path: Path, opened: wr.Session, within: bool
+    ) -> None:
+        path = tmp_path / "file"
+        path.write_text("0")
+        things: list[str] = []
+        add(str(path), things, "1")
+        with pytest.raises(COMPSsException, match="no 9"), TaskGroup("bad") as group:  # noqa: PT012
+            add(str(path), things, "9")
+            with opened.changed:  # until the run has cancelled the group
+                assert opened.changed.wait_for(lambda: group in waiting._cancelled, 60)
+            if within:
+                with TaskGroup("inner", False):
+                    late = plus(1)
+                    add(str(path), things, "x")
+            else:
+                late = plus(1)
+                add(str(path), things, "x")
+            add(str(path), things, "y")
+        assert late.cancelled()
+        add(str(path), things, "2")
+        compss_barrier()
+        assert (path.read_text(), compss_wait_on(things)) == ("012", ["1", "2"])
+
+    def test_a_group_goes_on_after_a_barrier_that_raised(self, tmp_path: Path) -> None:
+        with TaskGroup("g", False):
+            raises(1, 1, tmp_path)
+            with pytest.raises(COMPSsException, match="1 found"):
+                compss_barrier_group("g")
+            with TaskGroup("inner"):
+                inner = plus(1)
+            assert compss_wait_on([plus(1), inner]) == [2, 2]
 
     def test_an_unknown_group(self) -> None:
         with pytest.raises(UsageError, match="no TaskGroup 'nowhere'"):

@@ -83,6 +83,7 @@ class Driver:
             self._packer = Packer(session.initializer)
         self._let_run_at = 0.0  #: when a thread that calls task after task has to let the run go on
         self._inbox = CallInbox(self._wake_all)
+        self.cancelled_groups = self._inbox.cancelled
         self.forget = self._inbox.forget
         self._called = session.watched.watch.called
         self._streamed: dict[int, set[str]] = {}  #: by task that has not ended: what its stream made so far
@@ -386,6 +387,7 @@ class CallInbox:
         self.closed = threading.Event()
         self._queue: deque[Task | Event | str] = deque()
         self._wake: Callable[[], None] | None = None
+        self.cancelled: set[int] = set()  #: groups of which also later calls are cancelled
         self._rung = False  #: the run will look
         self._over = False
         self._ended = ended
@@ -425,14 +427,19 @@ class CallInbox:
                 forgotten.append(news)
                 continue
             if tasks:
-                found.append(Submitted((), tuple(tasks)))
+                found += self._submitted(tasks)
                 tasks = []
             found.append(news)  # type: ignore[arg-type]
         if tasks:
-            found.append(Submitted((), tuple(tasks)))
+            found += self._submitted(tasks)
         if forgotten:  # last: who reads them was called before
             found.append(Released(tuple(forgotten)))
         return found
+
+    def _submitted(self, tasks: list[Task]) -> list[Event]:
+        """Submit tasks; those of groups that were cancelled are cancelled before they can begin."""
+        late = [one.id for one in tasks if one.group in self.cancelled] if self.cancelled else ()
+        return [Submitted((), tuple(tasks)), *[CancelRequested("its group was cancelled", task=one) for one in late]]
 
     def stop(self) -> None:
         self.put(CancelRequested("interrupted"))

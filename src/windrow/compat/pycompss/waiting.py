@@ -361,6 +361,8 @@ class TaskGroup:
         _known[self.name] = self
         self._group = self.session.group(self.name)
         self._group.__enter__()
+        if around is not None and around.is_cancelled:
+            self._cancel_later_calls()
         self._token = _current.set(self)
         return self
 
@@ -379,6 +381,8 @@ class TaskGroup:
         """Look at the end of one of its tasks; ``take_back`` is called if it comes to nothing."""
         self._watched[outcome] = take_back
         outcome.add_done_callback(self._ended)
+        if self.is_cancelled:
+            _cancelled.append(self)
 
     def _ended(self, outcome: Any) -> None:
         if outcome.cancelled():
@@ -388,7 +392,19 @@ class TaskGroup:
             self._watched.pop(outcome, None)
         elif isinstance(error, COMPSsException) and self.raised is None:
             self.raised = error
+            # Before the others are: what is called from now on may find things as they were before the group.
+            self._cancel_later_calls()
             self.cancel()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether one of its tasks, or of a group around it, has raised: what is called in it is cancelled, too."""
+        cancelled = set() if self.session is None else self.session._driver.cancelled_groups
+        return self._group is not None and self._group.number in cancelled
+
+    def _cancel_later_calls(self) -> None:
+        if self.session is not None and self._group is not None:
+            self.session._driver.cancelled_groups.update(self._group._all())
 
     def take_back(self) -> None:
         """Let the program know things and files as they were before tasks of the group that came to nothing."""
@@ -422,6 +438,8 @@ class TaskGroup:
             if not outcome.cancelled() and isinstance(outcome._exception, COMPSsException):
                 session.seen(outcome)
         take_back_cancelled()
+        if self.raised is not None:
+            session._driver.cancelled_groups.difference_update(group._all())
         raised, self.raised = self.raised or raised, None
         self._watched = {}
         if self._token is None:  # it was left: its name is known for ever, but keeps nothing alive

@@ -22,7 +22,7 @@ from windrow.core.events import (
     WorkerJoined,
 )
 from windrow.core.policies import Options
-from windrow.core.records import NO_NEEDS, Failure, Handle, Needs, Task
+from windrow.core.records import NO_NEEDS, Failure, Handle, Needs, Task, make_record
 from windrow.core.scheduler import Scheduler
 from windrow.engines.machine_limits import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
@@ -316,7 +316,7 @@ class Driver:
         # With a size it is large: in another process it was packed, and is opened when it is wanted.
         if made.here and not (self._isolated and made.bytes):
             try:
-                value = self._take(Handle(made.output, attempt))
+                value = self._take(make_record(Handle, (made.output, attempt)))
             except KeyError:
                 pass  # dropped since, as nobody seemed to need it
             else:

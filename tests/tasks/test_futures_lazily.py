@@ -10,7 +10,7 @@ import pytest
 
 import windrow as wr
 from windrow.run import garbage as collecting
-from windrow.run.garbage import DEFAULTS, OF_A_CALL, YOUNG, collecting_less, leave_waiting_calls
+from windrow.run.garbage import DEFAULTS, MOST_ENDED, OF_A_CALL, OF_AN_END, YOUNG, CallsSeen, collecting_less
 
 
 def one_more(number: int) -> int:
@@ -86,12 +86,23 @@ def test_the_collector_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Non
             with collecting_less():
                 assert gc.get_threshold() == (YOUNG, 10, 10)
             assert gc.get_threshold() == (YOUNG, 10, 10)
-            leave_waiting_calls(1000)
-            assert gc.get_threshold() == (YOUNG + 1000 * OF_A_CALL, 10, 10)
+            looks = [3]
+            monkeypatch.setattr(gc, "get_stats", lambda: [{"collections": looks[-1]}])
+            seen = CallsSeen()
+            for waiting, ended, more in (
+                (1000, 10, 1000 * OF_A_CALL),
+                (0, 510, 500 * OF_AN_END),
+                (7, 10**6, 7 * OF_A_CALL + MOST_ENDED * OF_AN_END),
+            ):
+                seen.leave_calls(waiting, ended)
+                assert gc.get_threshold() == (YOUNG + more, 10, 10)
+            looks.append(4)  # it has looked: what had ended before does not count any more
+            seen.leave_calls(0, 10**6)
+            assert gc.get_threshold() == (YOUNG, 10, 10)
         assert gc.get_threshold() == DEFAULTS[0]
         gc.set_threshold(500, 5, 5)
         with collecting_less():
-            leave_waiting_calls(1000)
+            CallsSeen().leave_calls(1000, 0)
             assert gc.get_threshold() == (500, 5, 5)
         assert gc.get_threshold() == (500, 5, 5)
         gc.set_threshold(*DEFAULTS[0])

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 DEFAULTS = ((700, 10, 10), (2000, 10, 10), (2000, 10, 0))
 #: New objects, less those that are gone, after which the young ones are looked at.
 YOUNG = 10_000
-#: Those of a call that has not ended: they are no garbage, however many calls wait.
-OF_A_CALL = 30
+#: Those of a call that has not ended, and of one that has, with its future: they are no garbage, however many calls wait.
+OF_A_CALL, OF_AN_END = 30, 17
+#: Calls that have ended and count at most, as nobody knows how many futures are kept.
+MOST_ENDED = 2_000
 
 _lock = threading.Lock()
 _found: list[tuple[int, int, int]] = []  #: the thresholds before, once for each session that is open
@@ -45,11 +47,21 @@ def collecting_less() -> Iterator[None]:
                 gc.set_threshold(*before)
 
 
-def leave_waiting_calls(count: int) -> None:
-    """Look for garbage after as many more objects as calls of a session have that wait: they would be looked at again and again."""
-    with _lock:
-        if _found and _found[0] in DEFAULTS and gc.get_threshold()[0] == _chosen:
-            _choose(YOUNG + OF_A_CALL * count)
+class CallsSeen:
+    """Calls of a session that had ended when Python last looked for garbage."""
+
+    def __init__(self) -> None:
+        self._looks, self._ended = -1, 0
+
+    def leave_calls(self, waiting: int, ended: int) -> None:
+        """Have Python look after as many more objects as those calls have that wait, or have ended since it looked."""
+        looks = gc.get_stats()[0]["collections"]
+        if looks != self._looks:
+            self._looks, self._ended = looks, ended
+        more = OF_A_CALL * waiting + OF_AN_END * min(ended - self._ended, MOST_ENDED)
+        with _lock:
+            if _found and _found[0] in DEFAULTS and gc.get_threshold()[0] == _chosen:
+                _choose(YOUNG + more)
 
 
 def _choose(young: int) -> None:

@@ -26,7 +26,7 @@ from windrow.core.records import NO_NEEDS, Failure, Handle, Needs, Task, make_re
 from windrow.core.scheduler import Scheduler
 from windrow.engines.machine_limits import granted_cores, granted_memory
 from windrow.errors import EngineError, TaskError, UsageError
-from windrow.run.garbage import collecting_less, leave_waiting_calls
+from windrow.run.garbage import CallsSeen, collecting_less
 from windrow.run.loop import run
 from windrow.tasks.failures import blamed, error_of
 from windrow.tasks.future import BEGINNING, ELSEWHERE, Future, refuse_in_fork, without_value
@@ -86,6 +86,7 @@ class Driver:
         self.cancelled_groups = self._inbox.cancelled
         self.forget = self._inbox.forget
         self._called = session.watched.watch.called
+        self._seen = CallsSeen()
         self._streamed: dict[int, set[str]] = {}  #: by task that has not ended: what its stream made so far
         #: those that failed by themselves, and at which nobody has looked yet: they would be lost in the end
         self.unseen: dict[int, Call] = {}
@@ -245,7 +246,8 @@ class Driver:
         return {}
 
     def _observe(self, events: Sequence[Event], commands: Sequence[Command], now: float) -> None:  # noqa: ARG002
-        leave_waiting_calls(len(self._session.open))
+        waiting = len(self._session.open)
+        self._seen.leave_calls(waiting, self._session.watched.watch.counts["called"] - waiting)
         for event in events:
             if type(event) is Started:
                 attempt = self._scheduler.queues.attempts.get(event.attempt)

@@ -54,7 +54,7 @@ def test_a_reason_is_asked_for_when_what_has_ended_was_learned_from_and_who_come
         return "rows take long"
 
     engine = SwitchingEngine(first, lambda number: second, reason)  # type: ignore[arg-type,return-value]
-    engine.start(None)
+    engine.start(None)  # type: ignore[arg-type]
     assert engine.wait(None) == [joined(0)]
     assert engine.wait(None) == [ended(1)]
     learned.append(1)

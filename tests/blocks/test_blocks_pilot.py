@@ -83,7 +83,7 @@ def test_of_few_rows_none_is_shown_first() -> None:
 
 def test_rows_that_take_long_are_few_and_cheap_steps_see_more(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, list[int]] = {}
-    monkeypatch.setattr(pilot, "_next_size", lambda times, _: FIRST_ROWS)
+    monkeypatch.setattr(pilot, "_next_size", lambda *_: FIRST_ROWS)
     monkeypatch.setattr(pilot, "_row_s", lambda _: 0.01)
     monkeypatch.setattr(pilot, "_cheap", lambda *_: {"third"})
     found = take_pilot(opened(ROWS, asked), (), ROWS)
@@ -125,3 +125,35 @@ def test_a_unit_is_long_above_half_a_second_or_many_times_what_looking_took(
     assert long or unit_s <= max(0.5, short_s)
     assert not (long and unit_s <= short_s)
     assert not (long and unit_s <= 0.5 and unit_s <= pilot.WORTH * looked_s)
+
+
+def shown(rows: int, **steps: tuple[int, float]) -> pilot.Shown:
+    return pilot.Shown(rows, steps)
+
+
+def test_what_a_row_of_a_step_takes_is_by_the_rows_that_it_was_asked_about() -> None:
+    assert pilot._row_s([(1, 0.010), (6, 0.012), (200, 0.400)]) == pytest.approx(0.388 / 194)
+    assert pilot._row_s([(1, 0.010), (0, 0.0), (0, 0.0)]) == 0.010  # no cut has left it a row
+    assert pilot._row_s([(1, 0.010), (1, 0.004)]) == 0.004
+    assert pilot._row_s([(0, 0.0)]) == 0.0
+
+
+def test_rows_that_cuts_keep_from_a_slow_step_do_not_hide_it() -> None:
+    run = opened(ROWS, {})
+    first = shown(1, cut=(1, 1e-6), slow=(1, 0.050))
+    none_left = shown(32, cut=(32, 1e-6), slow=(0, 0.0))
+    assert pilot._not_slow([first, none_left], MOST_ROWS, run) == 64  # as if one row in 32 were left: 0.1 s
+    few_left = shown(32, cut=(32, 1e-6), slow=(4, 0.200))
+    assert pilot._not_slow([first, few_left], MOST_ROWS, run) == 32  # clear enough
+    quick = shown(32, cut=(32, 1e-6), slow=(32, 1e-5))
+    assert pilot._not_slow([shown(1, cut=(1, 1e-6), slow=(1, 1e-5)), quick], MOST_ROWS, run) == MOST_ROWS
+
+
+@pytest.mark.parametrize("rows_s", [1e-6, 0.004])
+def test_calls_that_take_long_are_rows_unless_lists_are_read(rows_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = opened(ROWS, {})
+    looks = [shown(1, twice=(1, 32 * rows_s)), shown(32, twice=(32, 32 * rows_s))]
+    most = MOST_ROWS if rows_s < 1e-4 else int(MOST_S / rows_s)
+    assert pilot._not_slow(looks, MOST_ROWS, run) == most
+    monkeypatch.setattr(pilot, "_is_jagged", lambda _: True)
+    assert pilot._not_slow(looks, MOST_ROWS, run) == MOST_ROWS

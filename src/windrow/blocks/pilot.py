@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,12 @@ HEAVIER_S = 10.0
 MOST_ROWS, MOST_S = 1024, 0.1
 #: Looking in the order of the run ends after so many seconds: what takes longer is seen to take long.
 BRIEF_S = 0.2
+#: So many rows are shown second then: of few a step behind cuts would have none.
+SECOND_ROWS = 32
 #: And where a unit clearly takes more than this.
 SLOW_S = 1.0
+NOT = (0, 0.0)  #: rows and seconds of a step that was not asked
+
 #: Rows that they are taken from, for each of them, where a cluster has fewer.
 SCATTERED = 4
 #: Of the rows of a unit, one in so many at most.
@@ -109,35 +113,77 @@ def _show_more(
     run: ChunkRun, guards: Guards, seen: Seen, most: int, above: Guards | None
 ) -> tuple[Look, dict[str, float]]:
     """Show more and more rows to all steps, while that takes little; return the last look, and what a row takes by step."""
-    size, times = 1, list[tuple[int, dict[str, float]]]()
-    rows, most_s = np.arange(most), math.inf
-    if (
-        above is not None
-    ):  # rows that have other neighbours and places than in the run: so it shows whether a step looks at those
+    rows, most_s, second = np.arange(most), math.inf, FIRST_ROWS
+    if above is not None:
+        # Rows that have other neighbours and places than in the run: so it shows whether a step looks at those.
         among = max(run.chunk.clusters[1] - run.start, SCATTERED * most)
-        rows, most_s = np.random.default_rng(most).permutation(min(among, int(run.borders[1]))), BRIEF_S
-    learned: list[tuple[str, str]] = []
+        rows = np.random.default_rng(most).permutation(min(among, int(run.borders[1])))
+        most_s, second = BRIEF_S, SECOND_ROWS
+    size, looks, learned = 1, list[Shown](), list[tuple[str, str]]()
     while True:
         look = Look(run, run.store.fork(), np.sort(rows[:size]), guards)
-        if not times:
+        if not looks:
             look.fetch(Selection(run.store.length, np.sort(rows[:most])))
-        before = {name: meter.wall for name, meter in seen.costs.items()}
+        before = {name: (meter.rows_in, meter.wall) for name, meter in seen.costs.items()}
         look.show(seen.costs)
-        times.append((size, {name: one.wall - before.get(name, 0.0) for name, one in seen.costs.items()}))
-        sums = [(shown, sum(walls.values())) for shown, walls in times]
-        larger = _next_size(sums, most)
-        if (
-            larger == size
-            or sum(one.wall for one in seen.costs.values()) > most_s
-            or (above is not None and _are_slow(sums, run))
-        ):
+        asked = {name: (one.rows_in, one.wall) for name, one in seen.costs.items()}
+        looks.append(
+            Shown(size, {k: (n - before.get(k, NOT)[0], s - before.get(k, NOT)[1]) for k, (n, s) in asked.items()})
+        )
+        larger = _next_size([(one.rows, one.seconds) for one in looks], most, second)
+        if above is not None:
+            larger = _not_slow(looks, larger, run)
+        if larger < 2 * size or sum(one.seconds for one in looks) > most_s:
             look.learned[:0] = learned
-            return look, {name: _row_s([(rows, walls[name]) for rows, walls in times]) for name in seen.costs}
+            return look, {name: _row_s([one.steps[name] for one in looks]) for name in seen.costs}
         look.release()
         # Or many rows would be asked one by one about what few have told.
         guards = (*guards, *look.learned, *(above or ()))
         learned += look.learned
         size = larger
+
+
+class Shown(NamedTuple):
+    """Rows that were shown, and by step how many it was asked about and how long that took."""
+
+    rows: int
+    steps: dict[str, tuple[int, float]]
+
+    @property
+    def seconds(self) -> float:
+        return sum(seconds for _, seconds in self.steps.values())
+
+
+def _row_s(asked: list[tuple[int, float]]) -> float:
+    """What a row takes, by what it took to ask about more and more of them: a call may take long whatever its rows."""
+    calls = [one for one in asked if one[0]]
+    if not calls:
+        return 0.0
+    (first, before), (rows, seconds) = [(0, 0.0), *calls][-2:]
+    return max(seconds - before, 0.0) / (rows - first) if rows > first else seconds / rows
+
+
+def _not_slow(looks: list[Shown], larger: int, run: ChunkRun) -> int:
+    """Say how many rows of ``larger`` to look at next: none where it is clear that a unit takes long.
+
+    Steps to which the cuts left no row took their time for the first one, to which they would have left it: as if they left one.
+    Calls of awkward take milliseconds whatever their rows; what takes so long without it are rows.
+    """
+    latest, unit = looks[-1], int(run.borders[1])
+    if len(looks) > 1 and not _is_jagged(run):
+        larger = min(larger, int(MOST_S * latest.rows / max(latest.seconds, 1e-9)))
+    if len(looks) > 1 and latest.seconds > 2 * looks[-2].seconds:
+        more_s = (latest.seconds - looks[-2].seconds) / (latest.rows - looks[-2].rows)
+        if more_s * unit > SLOW_S:
+            return latest.rows
+    hidden = sum(looks[0].steps[name][1] for name, (rows, _) in latest.steps.items() if not rows)
+    return min(larger, int(MOST_S * latest.rows / hidden)) if hidden else larger
+
+
+def _is_jagged(run: ChunkRun) -> bool:
+    program = run.program
+    names = {column for name, step in program.steps.items() for column in program.file_columns(name, step.arguments)}
+    return any(program.columns[name].kind == "jagged" for name in names if name in program.columns)
 
 
 def _cheap(run: ChunkRun, step_s: Mapping[str, float], rows: int) -> set[str]:
@@ -155,30 +201,20 @@ def _cheap(run: ChunkRun, step_s: Mapping[str, float], rows: int) -> set[str]:
     return found
 
 
-def _next_size(times: list[tuple[int, float]], most: int) -> int:
+def _next_size(times: list[tuple[int, float]], most: int, second: int = FIRST_ROWS) -> int:
     """Say how many rows to look at next, after so many took so long; as many as before: it is enough."""
     size, seconds = times[-1]
     if len(times) == 1:
-        return min(FIRST_ROWS if seconds <= HEAVY_S else 2 if seconds <= HEAVIER_S else 1, most)
+        few = max(FIRST_ROWS, min(second, int(HEAVY_S / max(seconds, 1e-9))))
+        return min(few if seconds <= HEAVY_S else 2 if seconds <= HEAVIER_S else 1, most)
     # A first call that took longer than one on more rows has compiled something: nothing is known of rows then.
     row_s = _row_s(times) if times[-2][1] <= 1.2 * seconds else seconds / size
-    rows = min(size + (MOST_S / row_s if row_s else most), MOST_ROWS)
-    if size < MORE_ROWS:
-        allowed_s = HEAVY_S if size < FIRST_ROWS else MORE_S
-        rows = max(rows, min(size + (allowed_s / row_s if row_s else most), MORE_ROWS))
-    rows = min(rows, most)
+    # What few rows take may say little of many, as caches grow full: no more than eight times as many, at first.
+    target, allowed_s = (MORE_ROWS, MORE_S) if size <= FIRST_ROWS else (MOST_ROWS, MOST_S)
+    if size < FIRST_ROWS:
+        allowed_s = HEAVY_S
+    rows = min(size + (allowed_s / row_s if row_s else most), target, most)
     return int(rows) if rows >= 2 * size else size
-
-
-def _are_slow(times: list[tuple[int, float]], run: ChunkRun) -> bool:
-    """Say whether it is clear that a unit takes long: more rows take longer by more than a call can, whatever its rows."""
-    return len(times) > 1 and times[-1][1] > 2 * times[-2][1] and _row_s(times) * int(run.borders[1]) > SLOW_S
-
-
-def _row_s(times: list[tuple[int, float]]) -> float:
-    """What a row takes, by what calls on more and more rows took: a call may take long whatever its rows."""
-    (first, before), (size, seconds) = times[-2:] if len(times) > 1 else [(0, 0.0), times[0]]
-    return max(seconds - before, 0.0) / (size - first)
 
 
 def _expected_s(run: ChunkRun, look: Look, step_s: Mapping[str, float]) -> float:
@@ -191,7 +227,7 @@ def _expected_s(run: ChunkRun, look: Look, step_s: Mapping[str, float]) -> float
         rows = np.zeros(count, dtype=bool)
         for lane in step.lanes:
             rows |= alive[lane]
-        seconds += step_s.get(name, 0.0) * float(rows.mean())
+        seconds += step_s.get(name, 0.0) * max(float(rows.mean()), 1 / count)
         if step.kind == "cut":
             for lane in step.lanes:
                 sides = program.lanes[lane].cuts

@@ -14,14 +14,12 @@ import os
 import threading
 import zlib
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def file(path: str | os.PathLike[str], *, load: Callable[[str], Any] | None = None) -> File:

@@ -11,11 +11,7 @@ from __future__ import annotations
 
 import glob
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+from collections.abc import Iterator
 
 _ANY_DEPTH = "**"
 _Directory = tuple[int, int]  #: device and number

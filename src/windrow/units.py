@@ -10,14 +10,10 @@ from __future__ import annotations
 import math
 import numbers
 import re
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from windrow.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 _DECIMAL = [(1, "B"), *((1000 ** (i + 1), f"{p}B") for i, p in enumerate("kMGTPE"))]
 _BINARY = [(1, "B"), *((1024 ** (i + 1), f"{p}iB") for i, p in enumerate("KMGTPE"))]

@@ -6,7 +6,7 @@ hands out views where the memory already has the right form.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
@@ -17,8 +17,6 @@ from windrow.data.columns import check_request, find_collections
 from windrow.errors import SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from windrow.data.base import Input
 
 

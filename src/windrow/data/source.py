@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -21,8 +21,6 @@ from windrow.data.spec import parse
 from windrow.errors import CorruptFileError, MissingColumnError, SpecError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from windrow.data.base import Input, Reader, Source
 
 

@@ -6,15 +6,12 @@ worked out by a step. The behaviours are given to the array, never registered fo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import awkward as ak
 
 from windrow.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
 
 #: The names vector knows, by what they measure.
 _AZIMUTHAL = (("px", "py"), ("pt", "phi"))

@@ -8,13 +8,10 @@ input, all or nothing, as sums cannot be taken apart; it counts only where all o
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from windrow.core.intervals import Intervals
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 Ranges = tuple[tuple[int, int], ...]
 

@@ -7,15 +7,11 @@ import errno
 import fcntl
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from windrow.errors import CorruptFileError, DataError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
 
 #: What a file system answers that cannot, or need not, be told to keep a directory.
 _NO_DIRECTORY_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES}

@@ -17,19 +17,16 @@ import struct
 import threading
 import time
 import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import xxhash
 
 from windrow.errors import CorruptFileError, DataError
 from windrow.store.disk import LOCK, DirectoryLock, check_private, take_lock, write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from io import FileIO
-
 
 #: How files of results end, and those that are being written.
 ENDING = ".result"

@@ -7,10 +7,8 @@ import platform
 import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distributions, version
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 #: What answers may depend on.
 PACKAGES = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from queue import Queue
+from typing import Any, Self
 
 import numpy as np
 import uproot
@@ -11,9 +12,6 @@ from windrow.data.formats.reader import truncation
 from windrow.data.paths import is_remote
 from windrow.data.remote.file import RemoteFile
 from windrow.errors import CorruptFileError
-
-if TYPE_CHECKING:
-    from queue import Queue
 
 
 def open_file(location: str, remote: RemoteFile | None = None) -> Any:

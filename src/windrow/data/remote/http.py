@@ -14,17 +14,14 @@ import re
 from base64 import b64encode
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 from windrow.errors import CorruptFileError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 Range = tuple[int, int]  #: first byte, and the one after the last
 

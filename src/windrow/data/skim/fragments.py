@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import awkward as ak
 import numpy as np
@@ -22,11 +24,6 @@ import xxhash
 from windrow.data.arrays import list_dtype, native_lists
 from windrow.data.paths import named_error
 from windrow.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
 
 #: Bytes of a batch: small against the memory of a worker, large against the cost of a batch.
 _BATCH_BYTES = 32 << 20

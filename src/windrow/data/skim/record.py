@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +20,6 @@ from windrow.data.paths import is_remote
 from windrow.errors import SpecError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from windrow.data.base import Input
     from windrow.data.skim.write import Plan
     from windrow.data.spec import Parsed

@@ -10,10 +10,10 @@ import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import awkward as ak
 import numpy as np
@@ -22,10 +22,6 @@ from windrow.data.arrays import ArrayTable, as_read, concatenate
 from windrow.data.base import MAX_UNIT_ROWS, FileInfo, Input
 from windrow.data.columns import check_request, find_collections
 from windrow.errors import DataError, SpecError, UsageError, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 #: Pieces of an unfinished unit that are kept apart: a producer of single rows must not cost an object for each.
 MANY_PIECES = 64

@@ -14,21 +14,17 @@ import ast
 import inspect
 import numbers
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from windrow.blocks.histogram import HistogramSpec
 from windrow.errors import DefinitionError, UnknownNameError, UsageError, nearest
 from windrow.files import File
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 
 _ALLOWED = (
     "names of metadata keys, not/and/or, ==, !=, <, <=, >, >=, in, not in, "

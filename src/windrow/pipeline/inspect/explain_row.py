@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
@@ -26,8 +26,6 @@ from windrow.pipeline.inspect.rows import chunk_run, definition_at_desk, find_in
 from windrow.pipeline.results.grid import Grid, box, to_html
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.program import Argument, BoundStep, Lane
     from windrow.data.base import Input, Source

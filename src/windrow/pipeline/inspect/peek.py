@@ -8,7 +8,7 @@ on these alone.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import filter as matching
@@ -42,7 +42,6 @@ from windrow.pipeline.inspect.rows import (
 from windrow.pipeline.results.grid import Grid, box
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
     from os import PathLike
     from types import TracebackType
 

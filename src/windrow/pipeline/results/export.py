@@ -11,7 +11,7 @@ import json
 import pickle
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ from windrow.watch.report.plain_data import strict
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable
 
     from windrow.pipeline.results.result import Result
 

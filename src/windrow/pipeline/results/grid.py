@@ -6,14 +6,11 @@ escaped here, and only here; a cell that is ``Html`` already stays as it is.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
 
 from windrow.watch.report.tables import Html
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
 
 FAINT = "opacity:.65"
 _CELL = "padding:.15em .8em .15em 0;border-bottom:1px solid rgba(128,128,128,.35);text-align:"

@@ -9,11 +9,12 @@ from __future__ import annotations
 import io
 import os
 import pickle
+from collections.abc import Iterator
 from dataclasses import MISSING, fields, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from windrow import __version__
 from windrow.data.base import Input
@@ -21,9 +22,6 @@ from windrow.data.paths import is_remote
 from windrow.errors import CorruptFileError, DataError, MissingFileError
 from windrow.pipeline.results.result import Result
 from windrow.store.rundir import RESULT, RunDirectory, is_run_directory, read_result_file, time_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Raised when results of earlier versions can no longer be read: 3 names the modules of ``pipeline/results``.
 FORMAT = 3

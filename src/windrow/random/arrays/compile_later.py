@@ -9,11 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
+from collections.abc import Callable
+from typing import Any
 
 #: Numbers after which a loop is compiled, beside the work that goes on: NumPy has then taken 0.7 s
 #: for them, about as long as Numba takes to be imported and to load what an earlier process

@@ -8,7 +8,8 @@ the loops that call it, without which LLVM would not vectorise them. Importing t
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numba
 import numpy as np
@@ -16,10 +17,6 @@ import numpy as np
 from windrow import _portable as portable
 from windrow.random.arrays.numpy import NOTHING_LEFT, SMALL_MEAN
 from windrow.random.philox import MULTIPLIERS, ROUNDS, WEYL
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 #: Nothing is divided by zero here, so no check may stand in the way of vectors.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}

@@ -12,14 +12,11 @@ frozen earlier values: compiled functions and caches. Not found: names that are 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from windrow.store.fingerprint.walk import Walk
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _WHOLE = "all of it"
 _LIBRARY = "library "

@@ -15,15 +15,12 @@ import inspect
 import struct
 import sys
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
+from typing import Any, Literal, NamedTuple
 
 #: Compiled code differs between versions of Python.
 CODE_OF = (sys.implementation.cache_tag or sys.version).encode()

@@ -9,8 +9,9 @@ does. Things wait in a list: how deep they lie in each other does not matter.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from windrow.store.fingerprint.adapters import A_KEY, Shape, Unknown
 from windrow.store.fingerprint.code import digest, plain, read_code
@@ -26,10 +27,6 @@ from windrow.store.fingerprint.libraries import (
 )
 from windrow.store.fingerprint.randomness import draw_of
 from windrow.units import format_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 #: Things to look at before giving up: some seconds.
 LIMIT = 1_000_000

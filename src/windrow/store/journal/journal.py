@@ -14,8 +14,10 @@ import json
 import math
 import os
 import sqlite3
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 from urllib.parse import quote
 
 import xxhash
@@ -23,11 +25,6 @@ import xxhash
 from windrow.core.intervals import Intervals
 from windrow.errors import CorruptFileError, DataError, InternalError, JournalError, MissingFileError, WindrowError
 from windrow.store.disk import check_private, part_of, sync_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-    from pathlib import Path
-
 
 #: The database, in the directory of the run.
 JOURNAL = "journal.sqlite"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from windrow.units import format_bytes, format_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 #: Lines of a table or a list that are shown; the others are counted.
 MOST_LINES = 400

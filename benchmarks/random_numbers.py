@@ -22,7 +22,7 @@ import harness
 import numpy as np
 
 import windrow as wr
-from windrow.random import Rng, ahead, identity_hash
+from windrow.random import Rng, identity_hash, spare_cores
 from windrow.random.arrays import compile_later
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def warm() -> None:
             thread.join()
 
 
-class Spare(ahead._Spare):
+class Spare(spare_cores._Spare):
     """Cores that are left over, and how often one of them was given something to do."""
 
     def __init__(self, cores: int) -> None:
@@ -65,7 +65,7 @@ class Spare(ahead._Spare):
 def left_over(cores: int) -> Iterator[None]:
     """Have so many cores left over, whatever runs meanwhile say: each of them says it for itself."""
     spare = Spare(cores)
-    with mock.patch.object(ahead, "_SPARE", spare), mock.patch.object(ahead, "grant", return_value=None):
+    with mock.patch.object(spare_cores, "_SPARE", spare), mock.patch.object(spare_cores, "grant", return_value=None):
         yield
     spare.grant(0)
     assert (spare.given > 0) == (cores > 0), f"{cores} cores left over, used {spare.given} times"
@@ -190,7 +190,7 @@ def in_a_step(report: harness.Report, total: int, rounds: int, workers: int) -> 
     report.table((f"million numbers/s in a step, {workers} worker(s)", *runs), rows)
 
 
-# -- ahead, and row by row -------------------------------------------------------------------------
+# -- shared, and row by row -------------------------------------------------------------------------
 
 
 def buffers(report: harness.Report, count: int, rounds: int) -> None:
@@ -198,7 +198,7 @@ def buffers(report: harness.Report, count: int, rounds: int) -> None:
     x = np.arange(float(count))
 
     def run(cores: int, sums: int) -> Any:
-        pipeline = wr.Pipeline("ahead")
+        pipeline = wr.Pipeline("shared")
 
         @pipeline.column
         def smeared(x: Any, *, rng: Any) -> Any:
@@ -227,7 +227,7 @@ def buffers(report: harness.Report, count: int, rounds: int) -> None:
         ratio, (low, high) = found.ratio("off", "on")
         times = (harness.seconds(found.median(name)) for name in ("off", "on"))
         rows.append((what, *times, f"{ratio:.2f} [{low:.2f}, {high:.2f}]"))
-    report.table(("30 normal numbers per row, 1 worker", "alone", "ahead", "faster by"), rows)
+    report.table(("30 normal numbers per row, 1 worker", "alone", "shared", "faster by"), rows)
 
 
 def compiled(report: harness.Report, total: int, rounds: int) -> None:

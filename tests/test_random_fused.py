@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import windrow as wr
 from searching import examples
 from windrow.errors import UsageError
-from windrow.random import Rng, RowIds, ahead
+from windrow.random import Rng, RowIds, spare_cores
 from windrow.random.arrays import compile_later
 from windrow.random.arrays.numpy import METHODS, DrawRequest, fill, make, new, prepare, run_loop
 
@@ -198,25 +198,19 @@ def test_entries_of_another_length_are_named() -> None:
         Rng(1, RowIds.of_entries("f", 0, 3), 4)("a").uniform()
 
 
-@pytest.mark.parametrize("cores", [0, 2])
 @pytest.mark.parametrize("places", [False, True])
-def test_blocks_made_ahead_have_the_numbers_of_the_whole(how: str, cores: int, places: bool) -> None:
+def test_blocks_have_the_numbers_of_the_whole(how: str, places: bool) -> None:
     where = np.flatnonzero(np.arange(3_000) % 3) if places else None
     rows = 2_000
     expected = {
         draw: make(UNIFORM._replace(draw=draw), RowIds(RowIds.of_entries("f", 5, rows, where).words()))
         for draw in range(3)
     }
-    ahead.grant(cores)
-    try:
-        chunk, made = RowIds.of_entries("f", 5, rows, where), ahead.Ahead()
-        parts: dict[int, list[Array]] = {draw: [] for draw in expected}
-        for start in range(0, rows, 300):
-            for draw in expected:
-                request = UNIFORM._replace(draw=draw)
-                parts[draw].append(made.numbers(request, 1, chunk, start, min(start + 300, rows)))
-    finally:
-        ahead.grant(0)
+    chunk = RowIds.of_entries("f", 5, rows, where)
+    parts: dict[int, list[Array]] = {draw: [] for draw in expected}
+    for start in range(0, rows, 300):
+        for draw in expected:
+            parts[draw].append(make(UNIFORM._replace(draw=draw), chunk[start : start + 300]))
     for draw, whole in expected.items():
         assert np.concatenate(parts[draw]).tobytes() == whole.tobytes()
 
@@ -234,12 +228,12 @@ def test_a_large_draw_is_shared(how: str, monkeypatch: pytest.MonkeyPatch) -> No
             begun.set()
         return values
 
-    monkeypatch.setattr(ahead, "make", noted)
-    ahead.grant(1)
+    monkeypatch.setattr(spare_cores, "make", noted)
+    spare_cores.grant(1)
     try:
-        assert ahead.make_shared(UNIFORM, RowIds.of_entries("f", 5, 150_001), 1).tobytes() == expected
+        assert spare_cores.make_shared(UNIFORM, RowIds.of_entries("f", 5, 150_001), 1).tobytes() == expected
     finally:
-        ahead.grant(0)
+        spare_cores.grant(0)
     assert there == [75_001]
 
 

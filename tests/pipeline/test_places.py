@@ -275,7 +275,7 @@ def test_random_numbers_take_no_more_cores_than_workers_do(
 ) -> None:
     grants: list[int] = []
     monkeypatch.setattr("windrow.pipeline.run.run.granted_cores", lambda _: cores)
-    monkeypatch.setattr("windrow.pipeline.run.run.ahead.grant", grants.append)
+    monkeypatch.setattr("windrow.pipeline.run.run.spare_cores.grant", grants.append)
     summing().run(large(2000), engine="threads", workers=2, progress=False)
     assert grants == [granted, 0]
 

@@ -25,7 +25,6 @@ from windrow.blocks.scalars import Jagged
 from windrow.core.records import StepCost
 from windrow.errors import StepError, error_text
 from windrow.random import Rng, RowIds, identity_hash
-from windrow.random.ahead import Ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from windrow.blocks.columns import ColumnStore, Ranges
     from windrow.blocks.program import Argument, BoundOutput, BoundStep, Program
     from windrow.blocks.selection import Selection
-    from windrow.random.arrays.numpy import DrawRequest
 
 #: A step that computes for less than this share of its time waits for itself (a file, a server); of other steps the time that they
 #: did not compute was taken by other threads and programs.
@@ -163,12 +161,10 @@ class Caller:
         self._current = ""
         self._records: dict[str, tuple[Selection, tuple[int, ...], Any]] = {}
         self._identity: tuple[Selection, RowIds] | None = None
-        self._numbers = Ahead()  #: that steps called block by block will draw next
 
     def clear(self) -> None:
         self._records.clear()
         self._identity = None
-        self._numbers.clear()
         if self._ahead is not None:
             self._ahead.finish()
 
@@ -229,11 +225,7 @@ class Caller:
         seed = self.program.seed
         if isinstance(pick, slice):
             start, stop, _ = pick.indices(selection.count)
-
-            def numbers(request: DrawRequest, counts: int) -> NDArray[Any]:
-                return self._numbers.numbers(request, counts, self._rows(selection), start, stop)
-
-            return Rng(seed, lambda: RowIds(self.identities(selection)[pick]), stop - start, numbers)
+            return Rng(seed, lambda: self._rows(selection)[start:stop], stop - start)
         if pick is None:
             return Rng(seed, lambda: self._rows(selection), selection.count)
         return Rng(seed, lambda: RowIds(self.identities(selection)[pick]), len(pick))

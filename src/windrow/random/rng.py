@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from windrow.errors import UsageError
-from windrow.random.ahead import make_shared
 from windrow.random.arrays.numpy import LARGEST_MEAN, DrawRequest, make
 from windrow.random.philox import LOW32, stream_key
 from windrow.random.row_ids import RowIds
+from windrow.random.spare_cores import make_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,19 +25,12 @@ if TYPE_CHECKING:
 class Rng:
     """What a step's ``rng`` is: ``rng("name")`` is a stream of numbers for the step's rows."""
 
-    __slots__ = ("_numbers", "_rows", "length", "seed")
+    __slots__ = ("_rows", "length", "seed")
 
-    def __init__(
-        self,
-        seed: int,
-        rows: Words | RowIds | Callable[[], Words | RowIds],
-        length: int,
-        numbers: Callable[[DrawRequest, int], NDArray[Any]] | None = None,
-    ) -> None:
+    def __init__(self, seed: int, rows: Words | RowIds | Callable[[], Words | RowIds], length: int) -> None:
         self.seed = operator.index(seed)
         self.length = length
         self._rows = rows
-        self._numbers = numbers  #: of rows that are a block of many, where the next one's may be made ahead
 
     def __call__(self, name: str) -> Stream:
         """Return the stream of this name: the same numbers wherever it is asked for."""
@@ -65,12 +58,6 @@ class Rng:
     def identity(self) -> Words:
         """The 64-bit identities of the rows."""
         return self.rows.words()
-
-    def numbers(self, request: DrawRequest, counts: int | NDArray[np.int64]) -> NDArray[Any]:
-        """Return numbers for the rows; those of a regular block may have been made ahead."""
-        if self._numbers is not None and isinstance(counts, int):
-            return self._numbers(request, counts)
-        return make_shared(request, self.rows, counts)
 
 
 class Stream:
@@ -174,7 +161,7 @@ class Stream:
     def _draw(self, method: str, parameters: tuple[Any, ...], like: Any, size: int | None, draw: int) -> Any:
         request = self._request(method, parameters, draw)
         shape = _shape_of(f"{self}.{method}", self._rng.length, like, size)
-        return shape.wrap(self._rng.numbers(request, shape.counts))
+        return shape.wrap(make_shared(request, self._rng.rows, shape.counts))
 
 
 # -- shapes: one number per row, a fixed number, or one per object ----------------------------------------

@@ -37,7 +37,7 @@ from windrow.pipeline.run.engine_choice import limits
 from windrow.pipeline.run.stream import StreamSupply
 from windrow.pipeline.run.time_account import TimeAccount
 from windrow.pipeline.skims.publish import publish, saving
-from windrow.random import ahead
+from windrow.random import spare_cores
 from windrow.run.loop import run as run_loop
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import CappedUntilReordered, Guided
@@ -205,11 +205,12 @@ class _Run:
             watchers += [watcher for watcher in (log, supply.writer) if watcher is not None]
             if choice.kind != "processes":
                 busy = 1 if choice.kind == "inline" else choice.workers
-                ahead.grant(min(granted_cores(os.environ) - busy, busy))  # one beside each worker, if there is a core
+                # One beside each worker, if there is a core.
+                spare_cores.grant(min(granted_cores(os.environ) - busy, busy))
             try:
                 return run_loop(scheduler, engine, self.workload, observers=watchers, collector=collector, inbox=inbox)
             finally:
-                ahead.grant(0)
+                spare_cores.grant(0)
                 grace.end()
                 if supply.writer is not None:
                     supply.writer.end()

@@ -1,0 +1,97 @@
+"""Large draws shared with cores that have nothing else to do.
+
+One half of the numbers is made in the background. Nobody can tell from the numbers: wherever they are made, they are the
+same. How many cores are left over is said by ``grant``; until it is called, nothing happens here.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from windrow.random.arrays.numpy import DrawRequest, make, new, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from windrow.random.row_ids import RowIds
+
+
+#: Numbers from which on a draw is shared: the other half then takes some 100 us at least, many times
+#: what it takes to wake a thread.
+_SHARED = 65_536
+
+
+class _Spare:
+    """The cores that are left over, as threads which wait for something to make."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cores = 0
+        self._busy = 0
+        self._pool: ThreadPoolExecutor | None = None
+
+    def grant(self, cores: int) -> None:
+        """Use so many threads from now on; those there are end when they are idle."""
+        with self._lock:
+            if cores == self._cores:
+                return
+            self._cores = max(cores, 0)
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False)
+
+    def submit(self, work: Callable[[], Any]) -> Future[Any] | None:
+        """Begin some work; None if every core has some already."""
+        with self._lock:
+            if self._busy >= self._cores:
+                return None
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self._cores, "windrow-random")
+            self._busy += 1
+            future = self._pool.submit(work)
+        future.add_done_callback(self._done)
+        return future
+
+    def _done(self, _: Future[Any]) -> None:
+        with self._lock:
+            self._busy -= 1
+
+    def after_fork(self) -> None:
+        """Begin again in a child, which has none of the threads."""
+        self._lock = threading.Lock()
+        self._pool, self._busy, self._cores = None, 0, 0
+
+
+_SPARE = _Spare()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_SPARE.after_fork)
+
+#: Says how many cores of this process no worker uses; 0, as at the start, switches all of this off.
+grant = _SPARE.grant
+
+
+def make_shared(request: DrawRequest, rows: RowIds, counts: int | NDArray[np.int64]) -> NDArray[Any]:
+    """Make numbers as ``make`` does, one half of a large draw in the background."""
+    out = new(request, len(rows), counts)
+    if len(out) < _SHARED or len(rows) < 2:
+        return make(request, rows, counts, out=out)
+    prepare(request, rows, counts)
+    half = len(rows) // 2
+    here = counts if isinstance(counts, int) else counts[:half]
+    there = counts if isinstance(counts, int) else counts[half:]
+    place = half * here if isinstance(here, int) else int(here.sum())
+    other = _SPARE.submit(lambda: make(request, rows[half:], there, out=out[place:]))
+    if other is None:
+        return make(request, rows, counts, out=out)
+    make(request, rows[:half], here, out=out[:place])
+    if other.cancel():  # it has not begun, so it would not be faster than we are
+        make(request, rows[half:], there, out=out[place:])
+    else:
+        other.result()
+    return out

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import windrow as wr
+from windrow.data.join import chain
 from windrow.data.join.chain import IdentityIndex
 from windrow.errors import CorruptFileError, DataError, MissingColumnError, SpecError, UsageError
 
@@ -224,24 +225,25 @@ def test_numbers_are_equal_in_any_type() -> None:
     assert read_all(wr.data.join(main, friend, "event"), ["y"]) == {"y": [30.0, 10.0, 20.0]}
 
 
-def weak(columns: Sequence[Any]) -> Any:
-    return (np.sum([column.astype(np.int64) for column in columns], axis=0) % 3).astype(np.uint64)
-
-
 @given(
     values=hnp.arrays(np.int64, st.tuples(st.integers(0, 40), st.just(2)), elements=st.integers(0, 5)),
     asked=hnp.arrays(np.int64, st.tuples(st.integers(0, 20), st.just(2)), elements=st.integers(0, 6)),
-    collide=st.booleans(),
 )  # fmt: skip
-def test_the_index_is_exact_also_where_hashes_collide(values: Any, asked: Any, collide: bool) -> None:
-    columns = [values[:, 0], values[:, 1]]
-    index = IdentityIndex(columns, weak) if collide else IdentityIndex(columns)
+def test_the_index_is_exact(values: Any, asked: Any) -> None:
+    index = IdentityIndex([values[:, 0], values[:, 1]])
     seen: dict[tuple[int, int], list[int]] = {}
     for row, pair in enumerate(map(tuple, values.tolist())):
         seen.setdefault(pair, []).append(row)
     assert index.duplicates().tolist() == sorted(r[0] for r in seen.values() if len(r) > 1)
     for pair, row in zip(map(tuple, asked.tolist()), index.find([asked[:, 0], asked[:, 1]]), strict=True):
         assert row in seen[pair] if pair in seen else row == -1
+
+
+def test_identities_of_one_hash_are_refused_and_never_taken_for_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain, "identity_hash", lambda columns: columns[0].astype(np.uint64) % np.uint64(3))
+    index = IdentityIndex([np.array([4, 2, 7])])
+    assert index.duplicates().tolist() == [0]
+    assert index.find([np.array([1, 2, 5])]).tolist() == [-1, 1, -1]
 
 
 @pytest.mark.parametrize(

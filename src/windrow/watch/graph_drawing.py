@@ -1,9 +1,8 @@
 """Graphs as SVG text: boxes in layers from left to right, lines between them, and a legend below.
 
 The classical layered drawing (Sugiyama, Tagawa and Toda 1981, DOI 10.1109/TSMC.1981.4308636): the layer is the longest way
-from the left, the order in a layer follows the mean place of the neighbours, and heights are the least-squares fit to the
-neighbours' heights that keeps order and gaps. All lines that leave a box in one manner share a trunk, so that there is at
-most one hidden point for a box and layer.
+from the left, and the order in a layer follows the mean place of the neighbours. All lines that leave a box in one manner
+share a trunk, so that there is at most one hidden point for a box and layer.
 
 Colours are chosen to be seen on white and on black. There are no style rules and no ids in a drawing, because a notebook
 puts many of them into one page.
@@ -36,8 +35,6 @@ LAYER_GAP = 70.0
 GAP = 12.0
 #: Sweeps to and fro; later ones hardly change anything.
 SWEEPS = 8
-#: How much harder a hidden point holds on to its neighbours than a box: long lines should be straight.
-STRAIGHT = 4.0
 #: Hidden points; in a graph with more nobody could follow a line, and lines go behind boxes.
 MOST_HIDDEN = 500
 
@@ -105,7 +102,7 @@ def place_boxes(boxes: Sequence[Box], edges: Sequence[Edge], layers: Mapping[str
         rights[left].append(right)
     _sort_columns(columns, lefts, rights)
     sizes = {(box.key, "", layer_of[box.key]): (box.width, box.height) for box in boxes}
-    middles = _find_heights(columns, sizes, lefts, rights)
+    middles = _find_heights(columns, sizes)
     top = min((middle - sizes.get(node, (0, 0))[1] / 2 for node, middle in middles.items()), default=0.0)
     middles = {node: middle - top for node, middle in middles.items()}
     sides: list[tuple[float, float]] = []  #: left and right of every layer
@@ -189,46 +186,16 @@ def _mean(values: Mapping[Node, float], nodes: Sequence[Node], without: float) -
     return sum(values[node] for node in nodes) / len(nodes) if nodes else without
 
 
-def _find_heights(
-    columns: list[list[Node]], sizes: Mapping[Node, Point], lefts: _Beside, rights: _Beside
-) -> dict[Node, float]:
-    """Find the middle of every box and point: near its neighbours, in order, with gaps."""
+def _find_heights(columns: list[list[Node]], sizes: Mapping[Node, Point]) -> dict[Node, float]:
+    """Find the middle of every box and point: layers are centred on each other, with even gaps."""
     middles: dict[Node, float] = {}
     for column in columns:
-        top = 0.0
-        for node in column:
-            height = sizes.get(node, (0.0, 0.0))[1]
+        heights = [sizes.get(node, (0.0, 0.0))[1] for node in column]
+        top = -(sum(heights) + GAP * (len(column) - 1)) / 2
+        for node, height in zip(column, heights, strict=True):
             middles[node] = top + height / 2
             top += height + GAP
-    least = dict(middles)
-    for sweep in range(SWEEPS):
-        forward, both = sweep % 2 == 0, sweep >= SWEEPS - 2
-        for column in columns if forward else reversed(columns):
-            wanted, weights = [], []
-            for node in column:
-                beside = lefts[node] + rights[node] if both else lefts[node] if forward else rights[node]
-                wanted.append(_mean(middles, beside, middles[node]))
-                weights.append(0.3 if not beside else 1.0 if node in sizes else STRAIGHT)
-            offsets = [least[node] for node in column]
-            middles.update(zip(column, _fit(wanted, weights, offsets), strict=True))
     return middles
-
-
-def _fit(wanted: Sequence[float], weights: Sequence[float], offsets: Sequence[float]) -> list[float]:
-    """Give the heights nearest to ``wanted`` (weighted least squares) that are as far apart as ``offsets`` at least.
-
-    Neighbours that would come too near move together (pooling of adjacent violators).
-    """
-    pools: list[tuple[float, float, int]] = []  # mean, weight, members
-    for value, offset, weight in zip(wanted, offsets, weights, strict=True):
-        pool = (value - offset, weight, 1)
-        while pools and pools[-1][0] > pool[0]:
-            mean, heavy, members = pools.pop()
-            total = heavy + pool[1]
-            pool = ((mean * heavy + pool[0] * pool[1]) / total, total, members + pool[2])
-        pools.append(pool)
-    spread = [mean for mean, _, members in pools for _ in range(members)]
-    return [value + offset for value, offset in zip(spread, offsets, strict=True)]
 
 
 def _routes(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import hist
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from windrow.watch.report import outputs as report_outputs
 from windrow.watch.report.outputs import (
     drawn_histograms,
-    find_histograms,
+    histograms_in,
     is_data,
     is_histogram,
     plain_histograms,
@@ -122,41 +121,10 @@ def test_what_json_does_not_have() -> None:
     json.dumps(plain, allow_nan=False)
 
 
-class Foreign:
-    """The protocol and nothing else."""
-
-    kind = "COUNT"
-
-    def __init__(self) -> None:
-        self.axes = [_Axis()]
-
-    def values(self) -> Any:
-        return np.array([1.0, 2.0])
-
-    def variances(self) -> Any:
-        return None
-
-
-class _Axis:
-    traits = SimpleNamespace(circular=False, discrete=False)
-
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, place: int) -> tuple[float, float]:
-        return (0.0, 1.0) if place == 0 else (1.0, 3.0)
-
-
-def test_the_protocol_is_enough() -> None:
-    (plain,) = plain_histograms(Foreign())
-    assert plain["axes"] == [{"label": "axis 0", "bins": 2, "edges": [0.0, 1.0, 3.0]}]
-    assert (plain["values"], plain["variances"], plain["flow"]) == ([1.0, 2.0], None, None)
-
-
 def test_histograms_are_found_wherever_they_hide() -> None:
     one = Hist.new.Reg(2, 0, 1).Double()
-    nested = {"a": [one, {"b": (one, 5)}], 3: Hist, "c": {"d": np.zeros(3)}}
-    assert [path for path, _ in find_histograms(nested)] == [("a", "0"), ("a", "1", "b", "0")]
+    nested = {"a": [one, {"b": [one, 5]}], 3: Hist, "c": {"d": np.zeros(3)}}
+    assert [path for path, _ in histograms_in(nested)] == [("a", 0), ("a", 1, "b", 0)]
     assert not is_histogram(Hist)
     assert not is_histogram({"values": 1})
     outputs = {"set": {("out", None, "nominal"): nested, ("n", "SR", "up"): {"rows": 12_345, "mean": 0.5}}}
@@ -168,12 +136,13 @@ def test_histograms_are_found_wherever_they_hide() -> None:
 
 
 def test_a_histogram_that_cannot_be_read_is_named() -> None:
-    class Broken(Foreign):
-        def values(self) -> Any:
+    class Broken(Hist):  # type: ignore[misc]
+        def values(self, flow: bool = False) -> Any:
             raise RuntimeError("no")
 
+    broken = Broken(hist.axis.Regular(2, 0, 1))
     cube = Hist.new.Reg(2, 0, 1).Reg(2, 0, 1).Reg(2, 0, 1).Mean()
-    drawn, notes = drawn_histograms({"set": {("a", None, "nominal"): Broken(), ("b", None, "nominal"): cube}})
+    drawn, notes = drawn_histograms({"set": {("a", None, "nominal"): broken, ("b", None, "nominal"): cube}})
     assert drawn == []
     assert "RuntimeError: no" in notes[0]
     assert "more dimensions" in notes[1]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.errors import UsageError, WindrowError
-from windrow.pipeline.results.histograms import is_histogram
 from windrow.pipeline.results.region_rows import done_rows, read_rows
 from windrow.pipeline.results.result import Result
 from windrow.random import identity_hash
+from windrow.watch.report.outputs import is_histogram
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

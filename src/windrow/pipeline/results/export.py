@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windrow.errors import LeftOutWarning, MissingFileError, UsageError, nearest
-from windrow.pipeline.results.histograms import is_histogram, padded
+from windrow.pipeline.results.histograms import padded
+from windrow.watch.report.outputs import is_histogram
 from windrow.watch.report.plain_data import strict
 
 if TYPE_CHECKING:

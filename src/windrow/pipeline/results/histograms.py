@@ -1,36 +1,17 @@
-"""What results need to know of histograms: finding them in outputs, scaling them, and taking them apart.
-
-Any boost-histogram or hist object; their libraries are not imported unless an output comes from them.
-"""
+"""What results do to histograms of boost-histogram and hist: scaling them, and taking them apart."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
 import numpy as np
 
-Path = tuple[Any, ...]
+from windrow.watch.report.outputs import histograms_in, is_histogram
 
 
-def is_histogram(value: Any) -> bool:
-    """Whether a value is a histogram; where no library for them is loaded, nothing is."""
-    library = sys.modules.get("boost_histogram")
-    return library is not None and isinstance(value, library.Histogram)
-
-
-def histograms_in(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Find the histograms of an output: itself, or in the mappings and lists it consists of."""
-    if is_histogram(value):
-        yield path, value
-    elif isinstance(value, Mapping | list):
-        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from histograms_in(item, (*path, key))
-
-
-def map_histograms(value: Any, change: Any, path: Path = ()) -> Any:
+def map_histograms(value: Any, change: Any, path: tuple[Any, ...] = ()) -> Any:
     """Return an output with ``change(path, histogram)`` in place of each histogram; the rest is the same object."""
     if is_histogram(value):
         return change(path, value)

@@ -9,8 +9,8 @@ import numpy as np
 from windrow.blocks.program import NOMINAL
 from windrow.pipeline.ordering.summary import order_line
 from windrow.pipeline.results.grid import FAINT, Grid, box, bullets, folded, to_html
-from windrow.pipeline.results.histograms import histograms_in, is_histogram
 from windrow.units import format_bytes, format_count, format_seconds
+from windrow.watch.report.outputs import histograms_in, is_histogram
 from windrow.watch.report.tables import Html
 
 if TYPE_CHECKING:

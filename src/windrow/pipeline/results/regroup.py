@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from windrow.errors import UnknownNameError, UsageError, alternatives
 from windrow.pipeline.cutflow.nminus1 import NMinusOneTables
 from windrow.pipeline.cutflow.table import Cutflow
-from windrow.pipeline.results.histograms import histograms_in, map_histograms, scaled
+from windrow.pipeline.results.histograms import map_histograms, scaled
 from windrow.pipeline.results.merge import add_by_name, factors_of
 from windrow.pipeline.results.region_rows import MEMBERS
+from windrow.watch.report.outputs import histograms_in
 
 if TYPE_CHECKING:
     from windrow.pipeline.results.result import Result

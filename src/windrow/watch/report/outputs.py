@@ -1,12 +1,13 @@
 """The outputs of a run as a report shows them: histograms as plain data to draw, and other values in a line each.
 
-Histograms are what speaks UHI, on which hist, boost-histogram, uproot and others agree: ``axes``, ``values()``,
-``variances()`` and ``kind``. What is too large to draw is joined or left out, and says so.
+Histograms are those of boost-histogram and hist, whose libraries are not imported unless an output comes from them. What is
+too large to draw is joined or left out, and says so.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,8 +21,6 @@ MOST_ALL_BINS = 400_000
 MOST_BINS = 2_000
 #: Bins of each axis of a heat map.
 MOST_CELLS = 100
-#: How deep containers are searched.
-DEPTH = 6
 #: Characters of a value that is no histogram.
 MOST_TEXT = 300
 
@@ -49,8 +48,8 @@ def drawn_histograms(outputs: Outputs) -> tuple[list[dict[str, Any]], list[str]]
     bins = 0
     for dataset, values in outputs.items():
         for (output, region, variation), value in values.items():
-            for path, histogram in find_histograms(value):
-                name = " / ".join((output, *path))
+            for path, histogram in histograms_in(value):
+                name = " / ".join((output, *map(str, path)))
                 if bins > MOST_ALL_BINS:
                     left_out[name] = "the page has as many bins as it can hold"
                     continue
@@ -76,7 +75,7 @@ def said_values(outputs: Outputs) -> list[dict[str, Any]]:
         {"output": output, "region": region, "variation": variation, "dataset": dataset, "text": _said(value)}
         for dataset, values in outputs.items()
         for (output, region, variation), value in values.items()
-        if next(find_histograms(value), None) is None
+        if next(histograms_in(value), None) is None
     ]
 
 
@@ -101,23 +100,18 @@ def _said(value: Any) -> str:
 
 
 def is_histogram(value: Any) -> bool:
-    if isinstance(value, type):
-        return False
-    try:
-        return all(hasattr(value, name) for name in ("axes", "kind")) and all(
-            callable(getattr(value, name, None)) for name in ("values", "variances")
-        )
-    except Exception:  # noqa: BLE001 - a foreign object whose attributes raise is no histogram
-        return False
+    """Whether a value is a histogram; where no library for them is loaded, nothing is."""
+    library = sys.modules.get("boost_histogram")
+    return library is not None and isinstance(value, library.Histogram)
 
 
-def find_histograms(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Find histograms in a value, a mapping or a list of values; each with its way there."""
+def histograms_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Find the histograms of an output: itself, or in the mappings and lists it consists of; each with its way there."""
     if is_histogram(value):
         yield path, value
-    elif len(path) < DEPTH and isinstance(value, Mapping | list | tuple):
+    elif isinstance(value, Mapping | list):
         for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from find_histograms(item, (*path, str(key)))
+            yield from histograms_in(item, (*path, key))
 
 
 def plain_histograms(histogram: Any) -> list[dict[str, Any]]:
@@ -127,7 +121,7 @@ def plain_histograms(histogram: Any) -> list[dict[str, Any]]:
     in one dimension also ``flow``: what lies below and above.
     """
     axes = [_axis(axis, number) for number, axis in enumerate(histogram.axes)]
-    kind = getattr(histogram.kind, "value", str(histogram.kind)).lower()
+    kind = histogram.kind.value.lower()
     values = np.asarray(histogram.values(), dtype=np.float64)
     found = histogram.variances()
     variances = None if found is None else np.asarray(found, dtype=np.float64)
@@ -138,7 +132,7 @@ def plain_histograms(histogram: Any) -> list[dict[str, Any]]:
     if len(axes) <= 2:
         plain = _limited(axes, values, variances, kind, [])
         if len(axes) == 1:
-            plain["flow"] = _flow(histogram, len(values))
+            plain["flow"] = _flow(histogram)
         return [plain]
     projections = []
     for number, axis in enumerate(axes):
@@ -174,13 +168,9 @@ def _limited(axes: list[dict[str, Any]], values: Any, variances: Any, kind: str,
 def _axis(axis: Any, number: int) -> dict[str, Any]:
     label = getattr(axis, "label", "") or getattr(axis, "name", "") or f"axis {number}"
     plain: dict[str, Any] = {"label": str(label), "bins": len(axis)}
-    if getattr(axis.traits, "discrete", False):
+    if axis.traits.discrete:
         return {**plain, "categories": [str(axis[place]) for place in range(len(axis))]}
-    edges = getattr(axis, "edges", None)
-    if edges is None:
-        pairs = [axis[place] for place in range(len(axis))]
-        edges = [pairs[0][0], *(high for _, high in pairs)] if pairs else [0.0]
-    return {**plain, "edges": _drawable(np.asarray(edges, dtype=np.float64))}
+    return {**plain, "edges": _drawable(axis.edges)}
 
 
 def _drawable(edges: Any) -> list[float]:
@@ -192,16 +182,8 @@ def _drawable(edges: Any) -> list[float]:
     return [edge if math.isfinite(edge) else (low - width if edge < 0 else high + width) for edge in places]
 
 
-def _flow(histogram: Any, bins: int) -> list[float | None] | None:
-    traits: Any = getattr(histogram.axes[0], "traits", None)
-    if not hasattr(traits, "underflow") or not hasattr(traits, "overflow"):
-        return None
-    try:
-        whole = np.asarray(histogram.values(flow=True), dtype=np.float64)
-    except TypeError:
-        return None  # flow= is no part of the protocol
-    if len(whole) != bins + traits.underflow + traits.overflow:
-        return None
+def _flow(histogram: Any) -> list[float | None]:
+    traits, whole = histogram.axes[0].traits, histogram.values(flow=True)
     ends = (whole[0] if traits.underflow else 0.0, whole[-1] if traits.overflow else 0.0)
     flow: list[float | None] = strict(ends)
     return flow

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import sqlite3
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -361,13 +360,8 @@ def _seal(*values: Any) -> str:
 
 #: Writing takes at most this share of the time a run has taken so far.
 SHARE = 0.01
-#: The first guess of what a write takes is a disk that is not fast: so much each, and so much per byte.
+#: What a write takes is guessed for a disk that is not fast: so much each, and so much per byte.
 FIXED_S, S_PER_BYTE = 0.010, 1 / 200e6
-#: No disk writes anything in less time.
-LEAST_S = 0.0001
-#: How much a write that was faster than predicted changes the prediction. One that was slower counts at once: a disk
-#: that others use is slow now and then, and a rule that hopes would spend more than its share.
-TRUST = 0.25
 
 Key = tuple[str, tuple[str, ...]]  # key of an input, products
 
@@ -392,10 +386,7 @@ class Keeper:
         self._started = clock()
         #: (rows, partial); the one that changed longest ago first
         self._unsaved: dict[Key, tuple[Iterable[tuple[int, int]], Any]] = {}
-        self._sizes: dict[Key, int] = {}  #: bytes when it was packed last
-        self._last_size = 0  #: of any of them: one that is not known is taken to be as large
-        self._fixed_s, self._s_per_byte = FIXED_S, S_PER_BYTE
-        self._due = math.inf  #: before this time nothing is worth writing
+        self._due = self._started + FIXED_S / SHARE  #: before this time nothing is worth writing
         self.spent_s = 0.0  #: time that packing and writing took
         self.notes: tuple[str, ...] = ()  #: why it stopped, if it did
 
@@ -404,11 +395,8 @@ class Keeper:
 
         It may be changed in place as long as that is told before the next ``maybe_write``.
         """
-        if self.notes:
-            return
-        self._unsaved[key] = rows, partial
-        if len(self._unsaved) == 1:
-            self._set_due()
+        if not self.notes:
+            self._unsaved[key] = rows, partial
 
     def maybe_write(self, now: float) -> None:
         """Write what is worth it; next to free when nothing is."""
@@ -424,16 +412,15 @@ class Keeper:
     def _save(self, key: Key, *, only_if_worth_it: bool) -> None:
         begun = self._clock()
         rows, partial = self._unsaved[key]
+        deferred = 0.0
         try:
             content = self._pack(partial)
-            size = sum(memoryview(piece).nbytes for piece in content)
-            self._sizes[key] = self._last_size = size
-            # The size was a guess until now. Up to twice the cost is accepted, since the next one then waits longer;
-            # a write that costs more is packed again later.
-            predicted = self._predict(size)
-            if not only_if_worth_it or self.spent_s + predicted / 2 <= SHARE * (begun - self._started):
+            guess = FIXED_S + S_PER_BYTE * sum(memoryview(piece).nbytes for piece in content)
+            # Up to twice the cost is accepted, since the next one then waits longer; what costs more is packed again later.
+            if only_if_worth_it and self.spent_s + guess / 2 > SHARE * (begun - self._started):
+                deferred = guess
+            else:
                 self._write(key, Intervals(rows), content)
-                self._learn(predicted, self._clock() - begun)
                 del self._unsaved[key]
         except InternalError:
             raise  # rows that are held twice: no result can be trusted after that
@@ -442,8 +429,10 @@ class Keeper:
         except Exception as error:  # noqa: BLE001 - whatever a user's object raises when it is pickled
             self._stop(f"{type(error).__name__}: {error}")
         finally:
-            self.spent_s += self._clock() - begun
-            self._set_due()
+            took = self._clock() - begun
+            self.spent_s += took
+            # The next one is thought to take as long: a disk that others use is slow now and then.
+            self._due = self._started + (self.spent_s + (deferred or took)) / SHARE
 
     def _write(self, key: Key, rows: Intervals, content: Sequence[bytes | memoryview]) -> None:
         """Write a partial down in place of the one before it, and of those of no use that share rows with it."""
@@ -459,25 +448,6 @@ class Keeper:
             )
         ]
         self._journal.write(input_key, products, tuple(rows), content, superseded)
-
-    def _predict(self, size: int) -> float:
-        return self._fixed_s + self._s_per_byte * size
-
-    def _learn(self, predicted: float, seconds: float) -> None:
-        """Learn what writes take: small ones teach what any write costs, and large ones what a byte costs."""
-        wrong = seconds / predicted - 1
-        if wrong < 0:
-            wrong *= TRUST
-        fixed = self._fixed_s / predicted
-        self._fixed_s = max(self._fixed_s * (1 + wrong * fixed), LEAST_S)
-        self._s_per_byte *= 1 + wrong * (1 - fixed)
-
-    def _set_due(self) -> None:
-        self._due = math.inf
-        for key in self._unsaved:
-            cost = self._predict(self._sizes.get(key, self._last_size))
-            self._due = self._started + (self.spent_s + cost) / SHARE
-            break
 
     def _stop(self, why: str) -> None:
         self._unsaved.clear()

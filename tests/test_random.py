@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from searching import examples
 from windrow._portable import high_product, log, normal_quantile
 from windrow.errors import UsageError
-from windrow.random import Rng, RowIds, identity_hash
+from windrow.random import Rng, entry_identities, identity_hash
 from windrow.random.philox import philox
 
 METHODS = ["uniform", "normal", "exponential", "integers", "poisson"]
@@ -71,7 +71,7 @@ def test_the_numbers_never_change() -> None:
     rng = Rng(2024, identity_hash([np.array([1, 2]), np.array([10, 20])]), 2)
     got = {method: [x.hex() for x in map(float, draw(rng, method))] for method in METHODS}
     assert got == PINNED
-    assert [hex(x) for x in RowIds.of_entries("uuid", 0, 2, np.array([0, 5])).words()] == PINNED_ENTRIES
+    assert [hex(x) for x in entry_identities("uuid", 0, 2, np.array([0, 5]))] == PINNED_ENTRIES
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -277,8 +277,8 @@ def test_identities_differ() -> None:
         identity_hash([run, event]),
         identity_hash([event, run])[run != event],
         identity_hash([run * 500 + event]),
-        RowIds.of_entries("one", 0, 200_000).words(),
-        RowIds.of_entries("two", 0, 200_000).words(),
+        entry_identities("one", 0, 200_000),
+        entry_identities("two", 0, 200_000),
     ]
     assert len(np.unique(np.concatenate(hashes[2:]))) == 600_000
     assert len(np.unique(hashes[0])) == 200_000

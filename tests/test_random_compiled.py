@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from searching import examples
 from windrow import _portable as portable
-from windrow.random import RowIds, identity_hash, row_ids
+from windrow.random import identity_hash, row_ids
 from windrow.random.arrays import compile_later
 from windrow.random.arrays.numpy import METHODS, DrawRequest, fill, has_the_same_bits, make, new, run_loop
 
@@ -46,7 +46,7 @@ def both(
     plain = new(request, len(identity), counts)
     fast = new(request, len(identity), counts)
     fill(request, identity, counts, means, plain)
-    run_loop(loop, request, RowIds(identity), counts, means, fast)
+    run_loop(loop, request, identity, counts, means, fast)
     return plain, fast
 
 
@@ -144,12 +144,12 @@ def wait() -> None:
 def test_numbers_are_the_same_before_and_after_compiling(compiler: compile_later.Compiler) -> None:
     identity = identity_hash([np.arange(600)])
     request = DrawRequest(5, "uniform", 0, (0.0, 1.0))
-    first = make(request, RowIds(identity))
+    first = make(request, identity)
     assert compiler._ready == {}
-    make(request, RowIds(identity))  # the second one passes the threshold
+    make(request, identity)  # the second one passes the threshold
     wait()
     assert "uniform" in compiler._ready
-    assert make(request, RowIds(identity)).tobytes() == first.tobytes()
+    assert make(request, identity).tobytes() == first.tobytes()
 
 
 def test_a_loop_with_other_bits_is_not_used(compiler: compile_later.Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,10 +169,10 @@ def test_without_numba_numpy_goes_on(compiler: compile_later.Compiler, monkeypat
     monkeypatch.setitem(sys.modules, "windrow.random.arrays.numba", None)
     identity = identity_hash([np.arange(5_000)])
     request = DrawRequest(5, "uniform", 0, (0.0, 1.0))
-    numbers = make(request, RowIds(identity))
+    numbers = make(request, identity)
     wait()
     assert compiler._ready == {}
-    assert make(request, RowIds(identity)).tobytes() == numbers.tobytes()
+    assert make(request, identity).tobytes() == numbers.tobytes()
 
 
 def test_small_draws_do_not_import_numba() -> None:

@@ -9,17 +9,13 @@ import numpy as np
 import pytest
 
 import windrow as wr
-from windrow.random import Rng, RowIds, identity_hash, spare_cores
+from windrow.random import Rng, identity_hash, spare_cores
 from windrow.random.arrays.numpy import DrawRequest, make
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 UNIFORM = DrawRequest(5, "uniform", 0, (0.0, 1.0))
-
-
-def row_ids(rows: Any) -> RowIds:
-    return RowIds(identity_hash([rows]))
 
 
 @pytest.fixture
@@ -67,13 +63,13 @@ def test_no_more_at_once_than_cores(spare: spare_cores._Spare) -> None:
 
 def test_nothing_is_made_there_that_nobody_granted(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Seen(monkeypatch)
-    assert len(spare_cores.make_shared(UNIFORM, row_ids(np.arange(200_000)), 1)) == 200_000
+    assert len(spare_cores.make_shared(UNIFORM, identity_hash([np.arange(200_000)]), 1)) == 200_000
     assert seen.there == 0
 
 
 @pytest.mark.parametrize("counts", [1, 30, np.arange(90_000) % 4])
 def test_a_large_draw_is_shared(spare: spare_cores._Spare, monkeypatch: pytest.MonkeyPatch, counts: Any) -> None:
-    identity = row_ids(np.arange(90_000))
+    identity = identity_hash([np.arange(90_000)])
     whole = make(UNIFORM, identity, counts)
     seen = Seen(monkeypatch, wait=True)
     assert spare_cores.make_shared(UNIFORM, identity, counts).tobytes() == whole.tobytes()
@@ -118,7 +114,7 @@ def test_a_pipeline_gives_the_same_with_and_without(spare: spare_cores._Spare, m
 
 
 def test_rows_of_an_rng_without_blocks_are_untouched(spare: spare_cores._Spare) -> None:
-    identity = row_ids(np.arange(70_000))
+    identity = identity_hash([np.arange(70_000)])
     got = Rng(1, identity, 70_000)("a").normal()
     spare.grant(0)
     assert got.tobytes() == Rng(1, identity, 70_000)("a").normal().tobytes()

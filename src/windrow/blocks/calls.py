@@ -24,7 +24,7 @@ from windrow.blocks.results import checked, joined
 from windrow.blocks.scalars import Jagged
 from windrow.core.records import StepCost
 from windrow.errors import StepError, error_text
-from windrow.random import Rng, RowIds, identity_hash
+from windrow.random import Rng, entry_identities, identity_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -160,7 +160,7 @@ class Caller:
             self._ahead = Lookahead(program, store, store.link, alive, steps)
         self._current = ""
         self._records: dict[str, tuple[Selection, tuple[int, ...], Any]] = {}
-        self._identity: tuple[Selection, RowIds] | None = None
+        self._identity: tuple[Selection, NDArray[np.uint64]] | None = None
 
     def clear(self) -> None:
         self._records.clear()
@@ -223,12 +223,9 @@ class Caller:
     def rng(self, selection: Selection, pick: Pick = None) -> Rng:
         """Return the random numbers of some rows; identity columns are read only if numbers are drawn."""
         seed = self.program.seed
-        if isinstance(pick, slice):
-            start, stop, _ = pick.indices(selection.count)
-            return Rng(seed, lambda: self._rows(selection)[start:stop], stop - start)
         if pick is None:
-            return Rng(seed, lambda: self._rows(selection), selection.count)
-        return Rng(seed, lambda: RowIds(self.identities(selection)[pick]), len(pick))
+            return Rng(seed, lambda: self.identities(selection), selection.count)
+        return Rng(seed, lambda: self.identities(selection)[pick], _size(pick))
 
     def call(
         self,
@@ -313,19 +310,16 @@ class Caller:
 
     def identities(self, selection: Selection) -> NDArray[np.uint64]:
         """Return one number per row that is the same wherever the row is stored."""
-        return self._rows(selection).words()
-
-    def _rows(self, selection: Selection) -> RowIds:
         if self._identity is None or self._identity[0] is not selection:
             names = self.program.identity
             if names:
                 self.store.load(names, selection)
-                rows = RowIds(identity_hash([self.store.file(name, selection) for name in names]))
+                rows = identity_hash([self.store.file(name, selection) for name in names])
             elif (column := self.store.reader.info.identity_column) is not None:
-                rows = RowIds(np.asarray(self.store.file(column, selection), dtype=np.uint64))
+                rows = np.asarray(self.store.file(column, selection), dtype=np.uint64)
             else:
                 file = self.store.reader.info.identity
-                rows = RowIds.of_entries(file, self.store.start, selection.count, selection.index)
+                rows = entry_identities(file, self.store.start, selection.count, selection.index)
             self._identity = (selection, rows)
         return self._identity[1]
 

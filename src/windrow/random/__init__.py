@@ -12,6 +12,6 @@ correctly rounded operations only (``windrow._portable``).
 from __future__ import annotations
 
 from windrow.random.rng import Rng, Stream
-from windrow.random.row_ids import RowIds, identity_hash
+from windrow.random.row_ids import entry_identities, identity_hash
 
-__all__ = ["Rng", "RowIds", "Stream", "identity_hash"]
+__all__ = ["Rng", "Stream", "entry_identities", "identity_hash"]

@@ -11,7 +11,6 @@ import numpy as np
 from windrow.errors import UsageError
 from windrow.random.arrays.numpy import LARGEST_MEAN, DrawRequest, make
 from windrow.random.philox import LOW32, stream_key
-from windrow.random.row_ids import RowIds
 from windrow.random.spare_cores import make_shared
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ class Rng:
 
     __slots__ = ("_rows", "length", "seed")
 
-    def __init__(self, seed: int, rows: Words | RowIds | Callable[[], Words | RowIds], length: int) -> None:
+    def __init__(self, seed: int, rows: Words | Callable[[], Words], length: int) -> None:
         self.seed = operator.index(seed)
         self.length = length
         self._rows = rows
@@ -39,25 +38,15 @@ class Rng:
         return Stream(self, name)
 
     @property
-    def rows(self) -> RowIds:
-        """Whose numbers these are; identity columns are loaded when a number is first drawn."""
+    def identity(self) -> Words:
+        """The 64-bit identities of the rows; identity columns are loaded when a number is first drawn."""
         rows = self._rows() if callable(self._rows) else self._rows
-        if isinstance(rows, np.ndarray):
-            if rows.dtype != np.uint64 or rows.shape != (self.length,):
-                raise UsageError(
-                    f"row identities must be {self.length} numbers of uint64, "
-                    f"but are {rows.dtype} of shape {rows.shape}"
-                )
-            rows = RowIds(rows)
-        if len(rows) != self.length:
-            raise UsageError(f"an rng of {self.length} rows has the identities of {len(rows)}")
+        if rows.dtype != np.uint64 or rows.shape != (self.length,):
+            raise UsageError(
+                f"row identities must be {self.length} numbers of uint64, but are {rows.dtype} of shape {rows.shape}"
+            )
         self._rows = rows
         return rows
-
-    @property
-    def identity(self) -> Words:
-        """The 64-bit identities of the rows."""
-        return self.rows.words()
 
 
 class Stream:
@@ -131,7 +120,7 @@ class Stream:
         else:
             shape = _shape_of(where, length, like, size)
         means = _flat_means(where, lam, length, shape)
-        return shape.wrap(make(self._request("poisson", (), draw), self._rng.rows, shape.counts, means))
+        return shape.wrap(make(self._request("poisson", (), draw), self._rng.identity, shape.counts, means))
 
     def __repr__(self) -> str:
         return f"rng({self._name!r})"
@@ -161,7 +150,7 @@ class Stream:
     def _draw(self, method: str, parameters: tuple[Any, ...], like: Any, size: int | None, draw: int) -> Any:
         request = self._request(method, parameters, draw)
         shape = _shape_of(f"{self}.{method}", self._rng.length, like, size)
-        return shape.wrap(make_shared(request, self._rng.rows, shape.counts))
+        return shape.wrap(make_shared(request, self._rng.identity, shape.counts))
 
 
 # -- shapes: one number per row, a fixed number, or one per object ----------------------------------------

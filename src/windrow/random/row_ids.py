@@ -26,63 +26,19 @@ _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 #: Laid over negative values, so that -1 and 2**64 - 1 (the same bits) are different identities.
 NEGATIVE = np.uint64(0xD6E8FEB86659FD93)
-#: What the words are that a compiled loop is given: see ``RowIds.for_loops``.
-IDENTITIES, RANGE, PLACES = 0, 1, 2
 
 
-class RowIds:
-    """The identities of some rows: an array, or entries of a file that are hashed when they are needed.
+def entry_identities(file: str, first: int, length: int, places: NDArray[np.int64] | None = None) -> Words:
+    """Return the identities of rows that are known by file and entry number.
 
-    Most steps draw one number per row. A compiled loop then hashes entries as it goes, and no array of identities is
-    ever there: making one costs more than half of what the numbers do. Nothing that can be seen changes, so threads may
-    share it.
+    ``places`` are the entries of the rows, counted from ``first``; None: one after the other.
     """
-
-    __slots__ = ("_file", "_first", "_length", "_places", "_words")
-
-    def __init__(self, words: Words | None, length: int = 0, file: int = 0, first: int = 0, places: Any = None) -> None:
-        self._words = words
-        self._length = length if words is None else len(words)
-        self._file = np.uint64(file)  #: the hash of the file's own identity
-        self._first = first  #: entry number of the first row, or of place 0
-        self._places: Words | None = places  #: of the rows, counted from ``first``; None: one after the other
-
-    @classmethod
-    def of_entries(cls, file: str, first: int, length: int, places: NDArray[np.int64] | None = None) -> RowIds:
-        """Return the identities of rows that are known by file and entry number."""
-        digest = hashlib.blake2b(file.encode(), digest_size=8, person=b"windrow.file").digest()
-        bits = None if places is None else np.asarray(places, np.int64).view(np.uint64)
-        return cls(None, length, int.from_bytes(digest, "big"), first, bits)
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, part: slice) -> RowIds:
-        start, stop, _ = part.indices(self._length)
-        if self._words is not None:
-            return RowIds(self._words[start:stop])
-        length = max(stop - start, 0)
-        if self._places is None:
-            return RowIds(None, length, int(self._file), self._first + start)
-        return RowIds(None, length, int(self._file), self._first, self._places[start:stop])
-
-    def words(self) -> Words:
-        """Return the identities; entries are hashed when this is first called."""
-        if self._words is None:
-            if self._places is None:
-                entries = np.arange(self._first, self._first + self._length, dtype=np.uint64)
-            else:
-                entries = self._places + np.uint64(self._first)
-            self._words = _hash(self._file, [entries])
-        return self._words
-
-    def for_loops(self) -> tuple[Words, int, np.uint64, np.uint64]:
-        """Return what compiled loops take: words, what these are, the file's hash, the first entry."""
-        kind = IDENTITIES if self._words is not None else RANGE if self._places is None else PLACES
-        words = self._words if kind == IDENTITIES else self._places
-        words = np.empty(0, np.uint64) if words is None else np.ascontiguousarray(words)
-        # Loops are compiled for one kind of array.
-        return words if words.flags.writeable else words.copy(), kind, self._file, np.uint64(self._first)
+    digest = hashlib.blake2b(file.encode(), digest_size=8, person=b"windrow.file").digest()
+    if places is None:
+        entries = np.arange(first, first + length, dtype=np.uint64)
+    else:
+        entries = np.asarray(places, np.int64).view(np.uint64) + np.uint64(first)
+    return _hash(np.uint64(int.from_bytes(digest, "big")), [entries])
 
 
 def identity_hash(columns: Sequence[NDArray[Any]]) -> Words:

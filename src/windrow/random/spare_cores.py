@@ -11,15 +11,13 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from windrow.random.arrays.numpy import DrawRequest, make, new, prepare
+from windrow.random.arrays.numpy import DrawRequest, make, new
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy as np
     from numpy.typing import NDArray
-
-    from windrow.random.row_ids import RowIds
 
 
 #: Numbers from which on a draw is shared: the other half then takes some 100 us at least, many times
@@ -76,22 +74,21 @@ if hasattr(os, "register_at_fork"):
 grant = _SPARE.grant
 
 
-def make_shared(request: DrawRequest, rows: RowIds, counts: int | NDArray[np.int64]) -> NDArray[Any]:
+def make_shared(request: DrawRequest, identity: NDArray[np.uint64], counts: int | NDArray[np.int64]) -> NDArray[Any]:
     """Make numbers as ``make`` does, one half of a large draw in the background."""
-    out = new(request, len(rows), counts)
-    if len(out) < _SHARED or len(rows) < 2:
-        return make(request, rows, counts, out=out)
-    prepare(request, rows, counts)
-    half = len(rows) // 2
+    out = new(request, len(identity), counts)
+    if len(out) < _SHARED or len(identity) < 2:
+        return make(request, identity, counts, out=out)
+    half = len(identity) // 2
     here = counts if isinstance(counts, int) else counts[:half]
     there = counts if isinstance(counts, int) else counts[half:]
     place = half * here if isinstance(here, int) else int(here.sum())
-    other = _SPARE.submit(lambda: make(request, rows[half:], there, out=out[place:]))
+    other = _SPARE.submit(lambda: make(request, identity[half:], there, out=out[place:]))
     if other is None:
-        return make(request, rows, counts, out=out)
-    make(request, rows[:half], here, out=out[:place])
+        return make(request, identity, counts, out=out)
+    make(request, identity[:half], here, out=out[:place])
     if other.cancel():  # it has not begun, so it would not be faster than we are
-        make(request, rows[half:], there, out=out[place:])
+        make(request, identity[half:], there, out=out[place:])
     else:
         other.result()
     return out

@@ -39,9 +39,6 @@ class Compiler:
                 self._begin(name, check)
         return found if size >= _FEW else None
 
-    def ready(self, name: str) -> bool:
-        return name in self._ready
-
     def _begin(self, name: str, check: Callable[[Any], bool]) -> None:
         with self._lock:
             if name in self._begun:

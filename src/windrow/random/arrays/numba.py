@@ -14,7 +14,7 @@ import numpy as np
 
 from windrow._portable import CENTRE
 from windrow.random.each_row import scalars
-from windrow.random.row_ids import IDENTITIES, NEGATIVE, PLACES
+from windrow.random.row_ids import NEGATIVE
 
 #: Numbers at a time: five arrays of this length stay in the first-level cache.
 _BLOCK = 512
@@ -22,33 +22,16 @@ _SHIFT32 = np.uint64(32)
 
 
 @scalars.inlined
-def _identities(rows: Any, start: Any, first: Any, n: Any) -> None:
-    """Write the identities of n rows; slices, because LLVM has no vectors for ``words[start + j]``."""
-    words, kind, file, entry = rows
-    some = words[start : start + n]
-    if kind == IDENTITIES:
-        for j in range(n):
-            first[j] = some[j]
-    elif kind == PLACES:
-        for j in range(n):
-            first[j] = scalars.mixed(file ^ scalars.mixed(entry + some[j] + scalars.GOLDEN))
-    else:
-        begin = entry + np.uint64(start) + scalars.GOLDEN
-        for j in range(n):
-            first[j] = scalars.mixed(file ^ scalars.mixed(begin + np.uint64(j)))
-
-
-@scalars.inlined
 def _counters(
-    rows: Any, counts: Any, step: Any, draw: Any, start: Any, place: Any, first: Any, second: Any, n: Any
+    identity: Any, counts: Any, step: Any, draw: Any, start: Any, place: Any, first: Any, second: Any, n: Any
 ) -> None:
     """Write the next n counters; ``place`` is the row and the object that come next."""
     if step == 0 and counts[0] == 1:
+        some = identity[start : start + n]  # a slice, because LLVM has no vectors for ``identity[start + j]``
         for j in range(n):
+            first[j] = some[j]
             second[j] = draw
-        _identities(rows, start, first, n)
         return
-    identity = rows[0]
     done = 0
     row, index = place[0], place[1]
     while done < n:
@@ -70,13 +53,15 @@ def _room() -> Any:
 
 
 @scalars.inlined
-def _fill(key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, transform: Any, parameters: Any) -> None:
+def _fill(
+    key: Any, identity: Any, counts: Any, step: Any, draw: Any, out: Any, transform: Any, parameters: Any
+) -> None:
     """Fill an array; ``transform`` makes numbers of the random words of a block and may use ``room``."""
     first, second, place = _room()
     room = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK, np.int64)
     for start in range(0, out.size, _BLOCK):
         n = min(_BLOCK, out.size - start)
-        _counters(rows, counts, step, draw, start, place, first, second, n)
+        _counters(identity, counts, step, draw, start, place, first, second, n)
         scalars.blocks(key, first, second, n)
         transform(first, out[start : start + n], parameters, room)
 
@@ -131,27 +116,27 @@ def _to_integers(words: Any, out: Any, parameters: Any, _: Any) -> None:
 # -- what is compiled and kept ----------------------------------------------------------------------
 
 
-def uniform(key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, parameters: Any) -> None:
+def uniform(key: Any, identity: Any, counts: Any, step: Any, draw: Any, out: Any, parameters: Any) -> None:
     """Parameters: low, high - low, the highest number below high."""
-    _fill(key, rows, counts, step, draw, out, _to_uniform, parameters)
+    _fill(key, identity, counts, step, draw, out, _to_uniform, parameters)
 
 
-def normal(key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, parameters: Any) -> None:
+def normal(key: Any, identity: Any, counts: Any, step: Any, draw: Any, out: Any, parameters: Any) -> None:
     """Parameters: loc, scale."""
-    _fill(key, rows, counts, step, draw, out, _to_normal, parameters)
+    _fill(key, identity, counts, step, draw, out, _to_normal, parameters)
 
 
-def exponential(key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, parameters: Any) -> None:
+def exponential(key: Any, identity: Any, counts: Any, step: Any, draw: Any, out: Any, parameters: Any) -> None:
     """Parameters: scale."""
-    _fill(key, rows, counts, step, draw, out, _to_exponential, parameters)
+    _fill(key, identity, counts, step, draw, out, _to_exponential, parameters)
 
 
-def integers(key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, parameters: Any) -> None:
+def integers(key: Any, identity: Any, counts: Any, step: Any, draw: Any, out: Any, parameters: Any) -> None:
     """Parameters: high - low, low; both modulo 2**64."""
-    _fill(key, rows, counts, step, draw, out, _to_integers, parameters)
+    _fill(key, identity, counts, step, draw, out, _to_integers, parameters)
 
 
-def poisson(key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, parameters: Any) -> None:
+def poisson(key: Any, identity: Any, counts: Any, step: Any, draw: Any, out: Any, parameters: Any) -> None:
     """Parameters: means, 1; or one mean, 0."""
     mean, mean_step = parameters
     first, second, place = _room()
@@ -159,7 +144,7 @@ def poisson(key: Any, rows: Any, counts: Any, step: Any, draw: Any, out: Any, pa
     known, terms = -1.0, (0.0, 0.0, 0.0)
     for start in range(0, out.size, _BLOCK):
         n = min(_BLOCK, out.size - start)
-        _counters(rows, counts, step, draw, start, place, first, second, n)
+        _counters(identity, counts, step, draw, start, place, first, second, n)
         one[:n], other[:n] = first[:n], second[:n]
         scalars.blocks(key, one, other, n)
         for j in range(n):

@@ -11,7 +11,6 @@ import numpy as np
 from windrow._portable import exp, high_product, log, normal_quantile, poisson_log_probability
 from windrow.random.arrays import compile_later
 from windrow.random.philox import another_key, philox
-from windrow.random.row_ids import RowIds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,24 +59,21 @@ def new(request: DrawRequest, rows: int, counts: Counts) -> NDArray[Any]:
     return np.empty(size, METHODS[request.method])
 
 
-def prepare(request: DrawRequest, rows: RowIds, counts: Counts) -> None:
-    """Hash the identities of rows, unless a compiled loop does that on the way: in NumPy it is dear to do it twice."""
-    if not (isinstance(counts, int) and counts == 1 and compile_later.loops.ready(request.method)):
-        rows.words()
-
-
 def make(
-    request: DrawRequest, rows: RowIds, counts: Counts = 1, means: Floats | None = None, out: NDArray[Any] | None = None
+    request: DrawRequest,
+    identity: Words,
+    counts: Counts = 1,
+    means: Floats | None = None,
+    out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
     """Return ``counts`` numbers for each row, one after the other; ``means``: one per Poisson number."""
-    prepare(request, rows, counts)
     if out is None:
-        out = new(request, len(rows), counts)
+        out = new(request, len(identity), counts)
     loop = compile_later.loops.loop(request.method, len(out), partial(has_the_same_bits, request.method))
     if loop is None:
-        fill(request, rows.words(), counts, means, out)
+        fill(request, identity, counts, means, out)
     else:
-        run_loop(loop, request, rows, counts, means, out)
+        run_loop(loop, request, identity, counts, means, out)
     return out
 
 
@@ -247,7 +243,7 @@ def _try(one: Words, other: Words, mean: Floats) -> tuple[Floats, NDArray[np.boo
 
 
 def run_loop(
-    loop: Any, request: DrawRequest, rows: RowIds, counts: Counts, means: Floats | None, out: NDArray[Any]
+    loop: Any, request: DrawRequest, identity: Words, counts: Counts, means: Floats | None, out: NDArray[Any]
 ) -> None:
     parameters: tuple[Any, ...] = request.parameters
     if request.method == "uniform":
@@ -260,24 +256,24 @@ def run_loop(
         parameters = (np.array(parameters, np.float64), 0) if means is None else (means, 1)
     same = isinstance(counts, int)
     per_row = np.array([counts], np.int64) if same else counts
-    if not (same and counts == 1):
-        rows.words()
     # One type for every array and number, so that a loop is compiled once.
-    loop(np.uint64(request.key), rows.for_loops(), per_row, 0 if same else 1, np.uint64(request.draw), out, parameters)
+    words = np.ascontiguousarray(identity)
+    words = words if words.flags.writeable else words.copy()
+    loop(np.uint64(request.key), words, per_row, 0 if same else 1, np.uint64(request.draw), out, parameters)
 
 
 def has_the_same_bits(method: str, loop: Any) -> bool:
-    for request, rows, counts, means in _samples(method):
-        plain = new(request, len(rows), counts)
-        fast = new(request, len(rows), counts)
-        run_loop(loop, request, rows, counts, means, fast)
-        fill(request, rows.words(), counts, means, plain)
+    for request, identity, counts, means in _samples(method):
+        plain = new(request, len(identity), counts)
+        fast = new(request, len(identity), counts)
+        run_loop(loop, request, identity, counts, means, fast)
+        fill(request, identity, counts, means, plain)
         if plain.tobytes() != fast.tobytes():
             return False
     return True
 
 
-def _samples(method: str) -> Iterator[tuple[DrawRequest, RowIds, Counts, Floats | None]]:
+def _samples(method: str) -> Iterator[tuple[DrawRequest, Words, Counts, Floats | None]]:
     identity = np.arange(1, 2048, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     counts = np.arange(len(identity)) % 4
     cases: dict[str, list[tuple[Any, ...]]] = {
@@ -289,9 +285,7 @@ def _samples(method: str) -> Iterator[tuple[DrawRequest, RowIds, Counts, Floats 
     }
     for number, parameters in enumerate(cases[method]):
         request = DrawRequest(0x0123456789ABCDEF, method, number, parameters)
-        yield request, RowIds(identity), 1, None
-        yield request, RowIds.of_entries("a", 2**33 + 7, 1500), 1, None
-        yield request, RowIds.of_entries("b", 11, 1500, np.arange(1500) * 2**30), 1, None
-        yield request, RowIds(identity[:99]), 30, None
+        yield request, identity, 1, None
+        yield request, identity[:99], 30, None
         means = np.linspace(0.0, 50.0, int(counts.sum())) if method == "poisson" else None
-        yield request, RowIds(identity), counts, means
+        yield request, identity, counts, means

@@ -1,4 +1,4 @@
-"""Identities hashed inside the loop that draws: the numbers of identities that are all there before."""
+"""Rows that are known by file and entry: their identities, and the numbers drawn for them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
-from searching import examples
 from windrow.errors import UsageError
-from windrow.random import Rng, RowIds, spare_cores
+from windrow.random import Rng, entry_identities, spare_cores
 from windrow.random.arrays import compile_later
-from windrow.random.arrays.numpy import METHODS, DrawRequest, fill, make, new, prepare, run_loop
+from windrow.random.arrays.numpy import METHODS, DrawRequest, make, run_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,27 +68,14 @@ PLACES = st.none() | st.lists(st.integers(0, 10**6), max_size=60, unique=True).m
 ROWS = st.tuples(st.integers(0, 2**40), st.integers(0, 60), PLACES)
 
 
-@given(rows=ROWS, cuts=st.tuples(st.integers(0, 70), st.integers(0, 70)), file=st.text(max_size=9))
+@given(rows=ROWS, file=st.text(max_size=9))
 @settings(deadline=None)
-def test_entries_and_parts_of_them_have_their_identities(
-    rows: tuple[int, int, Any], cuts: tuple[int, int], file: str
-) -> None:
+def test_entries_have_their_identities(rows: tuple[int, int, Any], file: str) -> None:
     first, length, places = rows
     chosen = list(range(length)) if places is None else places
     where = None if places is None else np.array(places, np.int64)
-
-    def entries() -> RowIds:
-        return RowIds.of_entries(file, first, len(chosen), where)
-
     expected = [identity_of(file, first + place) for place in chosen]
-    hashed = entries()
-    assert hashed.words().tolist() == expected
-    start, stop = min(cuts), max(cuts)
-    for whole in (entries(), hashed):
-        part = whole[start:stop]
-        assert len(part) == len(expected[start:stop])
-        assert part[1:].words().tolist() == expected[start:stop][1:]
-        assert part.words().tolist() == expected[start:stop]
+    assert entry_identities(file, first, len(chosen), where).tolist() == expected
 
 
 @pytest.fixture(scope="module")
@@ -97,52 +83,16 @@ def loops() -> dict[str, Any]:
     return {method: compiled.kernel(method) for method in METHODS}
 
 
-def check_fused(loop: Any, request: DrawRequest, first: int, length: int, places: Array | None) -> None:
-    fused, filled = new(request, length, 1), new(request, length, 1)
-    run_loop(loop, request, RowIds.of_entries("f", first, length, places), 1, None, fused)
-    fill(request, RowIds.of_entries("f", first, length, places).words(), 1, None, filled)
-    assert fused.tobytes() == filled.tobytes()
-
-
-@pytest.mark.parametrize("method", METHODS)
-@given(
-    first=st.integers(0, 2**40),
-    length=st.integers(0, 1700),
-    every=st.none() | st.integers(1, 9),
-    key=st.integers(0, LOW64),
-)
-@settings(max_examples=examples(25))
-def test_fused_numbers_have_the_same_bits(
-    method: str, loops: dict[str, Any], first: int, length: int, every: int | None, key: int
-) -> None:
-    places = None if every is None else np.flatnonzero(np.arange(length * every) % every == 0)
-    check_fused(loops[method], DrawRequest(key, method, 3, PARAMETERS[method]), first, length, places)
-
-
-@pytest.mark.parametrize("places", [False, True])
-def test_many_rows_have_the_same_bits(loops: dict[str, Any], places: bool) -> None:
-    where = np.flatnonzero(np.arange(200_000) % 3) if places else None
-    check_fused(loops["uniform"], UNIFORM, 2**32 - 1_000, 200_003 if where is None else len(where), where)
-
-
 def test_arrays_that_cannot_be_written_are_compiled_for_just_once(loops: dict[str, Any]) -> None:
     loop = loops["uniform"]
     out = np.empty(100)
-    run_loop(loop, UNIFORM, RowIds(np.arange(100, dtype=np.uint64)), 1, None, out)
+    run_loop(loop, UNIFORM, np.arange(100, dtype=np.uint64), 1, None, out)
     known = list(loop.signatures)
     locked = np.arange(100, dtype=np.uint64)
     locked.flags.writeable = False
-    places = RowIds.of_entries("f", 0, 100, locked.view(np.int64))
-    for rows in (RowIds(locked), places, RowIds(locked.repeat(2)[::2])):
+    for rows in (locked, locked.repeat(2)[::2]):
         run_loop(loop, UNIFORM, rows, 1, None, out)
     assert loop.signatures == known
-
-
-def test_entries_with_other_numbers_than_one_per_row() -> None:
-    words = RowIds.of_entries("f", 7, 50).words()
-    for counts in (0, 3, np.arange(50) % 4):
-        got = make(UNIFORM, RowIds.of_entries("f", 7, 50), counts)
-        assert got.tobytes() == make(UNIFORM, RowIds(words), counts).tobytes()
 
 
 # -- which of the two, and that nobody can tell --------------------------------------------------
@@ -157,15 +107,6 @@ def how(request: Any, monkeypatch: pytest.MonkeyPatch, loops: dict[str, Any]) ->
     if request.param == "compiled":
         fresh._ready.update(loops)
     return str(request.param)
-
-
-@pytest.mark.parametrize("counts", [0, 1, 2, np.ones(10, np.int64)])
-def test_entries_are_hashed_once_unless_a_loop_hashes_them_on_the_way(how: str, counts: Any) -> None:
-    rows = RowIds.of_entries("f", 3, 10)
-    prepare(UNIFORM, rows, counts)
-    on_the_way = how == "compiled" and isinstance(counts, int) and counts == 1
-    assert (rows._words is None) == on_the_way
-    assert rows.words() is rows.words()
 
 
 @pytest.mark.parametrize("places", [None, np.array([0, 3, 4, 90, 1_000])])
@@ -185,28 +126,24 @@ def test_an_rng_of_entries_draws_as_one_of_identities(how: str, places: Any) -> 
         lambda rng: rng("b").normal(like=means),
         lambda rng: rng.identity,
     ]
-    one = Rng(9, RowIds.of_entries("f", 11, length, places), length)
+    one = Rng(9, entry_identities("f", 11, length, places), length)
     for draw in draws:
         expected = draw(Rng(9, words, length)).tobytes()
-        assert draw(Rng(9, RowIds.of_entries("f", 11, length, places), length)).tobytes() == expected
-        assert draw(Rng(9, lambda: RowIds.of_entries("f", 11, length, places), length)).tobytes() == expected
+        assert draw(Rng(9, lambda: entry_identities("f", 11, length, places), length)).tobytes() == expected
         assert draw(one).tobytes() == expected
 
 
 def test_entries_of_another_length_are_named() -> None:
-    with pytest.raises(UsageError, match="rng of 4 rows has the identities of 3"):
-        Rng(1, RowIds.of_entries("f", 0, 3), 4)("a").uniform()
+    with pytest.raises(UsageError, match="row identities must be 4 numbers of uint64, but are uint64 of shape"):
+        Rng(1, entry_identities("f", 0, 3), 4)("a").uniform()
 
 
 @pytest.mark.parametrize("places", [False, True])
 def test_blocks_have_the_numbers_of_the_whole(how: str, places: bool) -> None:
     where = np.flatnonzero(np.arange(3_000) % 3) if places else None
     rows = 2_000
-    expected = {
-        draw: make(UNIFORM._replace(draw=draw), RowIds(RowIds.of_entries("f", 5, rows, where).words()))
-        for draw in range(3)
-    }
-    chunk = RowIds.of_entries("f", 5, rows, where)
+    expected = {draw: make(UNIFORM._replace(draw=draw), entry_identities("f", 5, rows, where)) for draw in range(3)}
+    chunk = entry_identities("f", 5, rows, where)
     parts: dict[int, list[Array]] = {draw: [] for draw in expected}
     for start in range(0, rows, 300):
         for draw in expected:
@@ -216,7 +153,7 @@ def test_blocks_have_the_numbers_of_the_whole(how: str, places: bool) -> None:
 
 
 def test_a_large_draw_is_shared(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = make(UNIFORM, RowIds(RowIds.of_entries("f", 5, 150_001).words())).tobytes()
+    expected = make(UNIFORM, entry_identities("f", 5, 150_001)).tobytes()
     me, begun, there = threading.get_ident(), threading.Event(), []
 
     def noted(*arguments: Any, **more: Any) -> Any:
@@ -231,7 +168,7 @@ def test_a_large_draw_is_shared(how: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(spare_cores, "make", noted)
     spare_cores.grant(1)
     try:
-        assert spare_cores.make_shared(UNIFORM, RowIds.of_entries("f", 5, 150_001), 1).tobytes() == expected
+        assert spare_cores.make_shared(UNIFORM, entry_identities("f", 5, 150_001), 1).tobytes() == expected
     finally:
         spare_cores.grant(0)
     assert there == [75_001]

@@ -17,9 +17,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from windrow.errors import CorruptFileError, DataError, MissingFileError, UsageError
+
+T = TypeVar("T")
 
 
 def file(path: str | os.PathLike[str], *, load: Callable[[str], Any] | None = None) -> File:
@@ -79,20 +81,19 @@ class File:
 
     def __call__(self) -> Any:
         """Return the loaded content: the same object for all threads of a process."""
-        slot = _slot(self._path, self._digest, self._load)
-        with slot.lock:
-            if not slot.loaded:
-                self._refuse_change(_stamp(self._path))
-                slot.value = (self._load or _load_by_suffix)(self._path)
-                # Once more, as it may have been written to while it was loaded.
-                self._refuse_change(None)
-                slot.loaded = True
-            else:
-                stamp = _stamp(self._path)
-                # A file that is out of reach for a moment is no reason to stop: its content is here.
-                if stamp is not None and stamp != self._stamp:
-                    self._refuse_change(stamp)
-            return slot.value
+        value = _LOADED.get(self._key(), self._loaded)
+        stamp = _stamp(self._path)
+        # A file that is out of reach for a moment is no reason to stop: its content is here.
+        if stamp is not None and stamp != self._stamp:
+            self._refuse_change(stamp)
+        return value
+
+    def _loaded(self) -> Any:
+        self._refuse_change(_stamp(self._path))
+        value = (self._load or _load_by_suffix)(self._path)
+        # Once more, as it may have been written to while it was loaded.
+        self._refuse_change(None)
+        return value
 
     def _refuse_change(self, stamp: tuple[int, int] | None) -> None:
         try:
@@ -130,30 +131,36 @@ class File:
 # -- once per process ------------------------------------------------------------------------------
 
 
-class _Slot:
-    __slots__ = ("loaded", "lock", "value")
+class Once(Generic[T]):
+    """At most ``limit`` values by key; threads that want the same one wait for the first to make it."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.loaded = False
-        self.value: Any = None
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._making: dict[Any, threading.Lock] = {}
+        self._values: OrderedDict[Any, T] = OrderedDict()
+
+    def get(self, key: Any, make: Callable[[], T]) -> T:
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+            mine = self._making.setdefault(key, threading.Lock())
+        with mine:
+            with self._lock:
+                if key in self._values:
+                    return self._values[key]
+            value = make()
+            with self._lock:
+                self._values[key] = value
+                while len(self._values) > self._limit:
+                    self._values.popitem(last=False)
+            return value
 
 
-#: Loaded files are found by what they are, as a worker unpickles a ``File`` anew for each piece of work.
-_SLOTS: OrderedDict[tuple[Any, ...], _Slot] = OrderedDict()
-_SLOTS_LOCK = threading.Lock()
-
-#: More than an analysis names; the oldest go first, so that a long session does not keep every version it ever saw.
-_SLOTS_LIMIT = 64
-
-
-def _slot(*key: Any) -> _Slot:
-    with _SLOTS_LOCK:
-        slot = _SLOTS.setdefault(key, _Slot())
-        _SLOTS.move_to_end(key)
-        while len(_SLOTS) > _SLOTS_LIMIT:
-            _SLOTS.popitem(last=False)
-        return slot
+#: Loaded files are found by what they are, as a worker unpickles a ``File`` anew for each piece of work. 64 are more than an
+#: analysis names; the oldest go first, so that a long session does not keep every version it ever saw.
+_LOADED: Once[Any] = Once(64)
 
 
 def _stamp(path: str) -> tuple[int, int] | None:

@@ -14,8 +14,8 @@ import uproot
 
 import windrow.data
 import windrow.data.source
-from windrow.data.source import Once
 from windrow.errors import CorruptFileError, MissingFileError, SpecError
+from windrow.files import Once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,59 +5,29 @@ A source opens nothing until work reaches an input, and pickles as the descripti
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from windrow.data.arrays import concatenate
 from windrow.data.paths import is_remote
 from windrow.data.skim.record import find_skims, merge_records
 from windrow.data.spec import parse
 from windrow.errors import CorruptFileError, MissingColumnError, SpecError, nearest
+from windrow.files import Once
 
 if TYPE_CHECKING:
     from windrow.data.base import Input, Reader, Source
 
-
-T = TypeVar("T")
 
 #: Files of which is kept what readers found in them. They are worked through in order: a few more than there are workers is
 #: enough, and a small analysis that is run again opens none of its files anew.
 LAYOUTS = 32
 #: Clocks of file systems tick every 2 s or more often: what was changed so long ago has another time if it is changed again.
 SETTLED_NS = 2_000_000_000
-
-
-class Once(Generic[T]):
-    """At most ``limit`` values by key; threads that want the same one wait for the first to make it."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._lock = threading.Lock()
-        self._making: dict[Any, threading.Lock] = {}
-        self._values: OrderedDict[Any, T] = OrderedDict()
-
-    def get(self, key: Any, make: Callable[[], T]) -> T:
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                return self._values[key]
-            mine = self._making.setdefault(key, threading.Lock())
-        with mine:
-            with self._lock:
-                if key in self._values:
-                    return self._values[key]
-            value = make()
-            with self._lock:
-                self._values[key] = value
-                while len(self._values) > self._limit:
-                    self._values.popitem(last=False)
-            return value
 
 
 #: What readers found in the local files opened last: it takes a while to understand 1,900 branches.

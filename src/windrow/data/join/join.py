@@ -16,9 +16,9 @@ import numpy as np
 from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.columns import check_request, find_collections
 from windrow.data.join.chain import Chain, ChainReader, IdentityIndex, chain
-from windrow.data.source import Once
 from windrow.data.source import open as open_source
 from windrow.errors import CorruptFileError, DataError, MissingColumnError, SpecError, UsageError, nearest
+from windrow.files import Once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

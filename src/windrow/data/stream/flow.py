@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, overload
 
 import awkward as ak
@@ -92,7 +93,7 @@ class Flow:
         max_rows: int | None = None,
     ) -> None:
         self.inputs = (Input(index=0, dataset=dataset, label=label, location=None, format="arrays"),)
-        self.datasets = {dataset: metadata}
+        self.datasets = MappingProxyType({dataset: metadata})
         self.buffer = buffer
         self.borders = Borders()  #: of the units that were handed over
         self.taken = 0  #: rows that came so far

@@ -16,7 +16,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from windrow.data.base import Input
 from windrow.data.source import open as open_source
 from windrow.data.spec import BARE_DATASET
 from windrow.data.stream.flow import Flow
@@ -34,29 +33,10 @@ if TYPE_CHECKING:
 class Stream:
     """A source whose rows are not there yet; each run over it begins anew."""
 
-    def __init__(
-        self,
-        label: str,
-        open_tap: Callable[[], Tap],
-        *,
-        dataset: str,
-        metadata: Mapping[str, Any],
-        batch: int | None,
-        columns: Sequence[str] | None,
-        buffer: int,
-    ) -> None:
-        self.inputs = (Input(index=0, dataset=dataset, label=label, location=None, format="arrays"),)
-        self.datasets = MappingProxyType({dataset: MappingProxyType(dict(metadata))})
-        self._open_tap = open_tap
-        self._open_flow = partial(
-            Flow,
-            label=label,
-            dataset=dataset,
-            metadata=self.datasets[dataset],
-            batch=batch,
-            columns=columns,
-            buffer=buffer,
-        )
+    def __init__(self, open_tap: Callable[[], Tap], open_flow: Callable[..., Flow]) -> None:
+        self._open_tap, self._open_flow = open_tap, open_flow
+        nothing = open_flow()
+        self.inputs, self.datasets = nothing.inputs, nothing.datasets
 
     def __repr__(self) -> str:
         return f"<{self.inputs[0].label}>"
@@ -112,15 +92,9 @@ def stream(
         raise SpecError(f"buffer= must be more than nothing, got {buffer!r}")
     names = None if columns is None else tuple(columns)
     label, open_tap = _find_source(source, names, until_idle)
-    return Stream(
-        label,
-        open_tap,
-        dataset=dataset,
-        metadata={"dataset": dataset, **(metadata or {})},
-        batch=batch,
-        columns=names,
-        buffer=size,
-    )
+    about = MappingProxyType({"dataset": dataset, **(metadata or {})})
+    flow = partial(Flow, label=label, dataset=dataset, metadata=about, batch=batch, columns=names, buffer=size)
+    return Stream(open_tap, flow)
 
 
 def _find_source(

@@ -55,7 +55,7 @@ def dying(*args):
 skim._pieces = dying
 skim.PIECE_ROWS = 10
 parts = [
-    Fragment(path=str(directory / f"{n}.fragment"), rows=10, bytes=1, memory=1, shape="same")
+    Fragment(path=str(directory / f"{n}.fragment"), rows=10, memory=1, shape="same")
     for n in range(8)
 ]
 place = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else None
@@ -75,7 +75,7 @@ def test_a_killed_writer_leaves_no_file(tmp_path: Path, form: Any) -> None:
     assert left[0].startswith(".skim.file.part-")
     target = tmp_path / ("skim.parquet" if form == "parquet" else "skim.root")
     written = write_skim(target, parts, format=form, record={"dataset": "d"})
-    assert written.rows == 80
+    assert written[0] == 80
     found = windrow.data.open(target).open(0).read(["x"], 0, 80)
     assert found["x"].tolist() == list(range(80))
 
@@ -141,7 +141,7 @@ def test_writers_of_one_file_do_not_meet(tmp_path: Path, form: Any, monkeypatch:
     some = {"a": parts, "b": parts[::-1]}  # as many pieces, other rows
 
     def write(name: str) -> int:
-        return write_skim(target, some[name], format=form, record={"dataset": name}).rows
+        return write_skim(target, some[name], format=form, record={"dataset": name})[0]
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(write, some)) == [40, 40]

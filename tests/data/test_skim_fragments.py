@@ -42,7 +42,7 @@ def test_records_become_columns(tmp_path: Path) -> None:
     }
     assert read_shape(fragment).lists == (("muons_pt", "muons_p4_x"), ("met_ids",))
     assert pickle.loads(pickle.dumps(fragment)) == fragment
-    assert (fragment.rows, fragment.bytes) == (2, (tmp_path / "f").stat().st_size)
+    assert fragment.rows == 2
 
 
 def test_any_layout_of_lists(tmp_path: Path) -> None:

@@ -40,7 +40,6 @@ class Fragment:
 
     path: str
     rows: int
-    bytes: int  #: of the file
     memory: int  #: of the numbers in it, which does not depend on how chunks were cut
     shape: str  #: fragments of equal ``shape`` have the same columns, types and shared lists
     origin: str = ""  #: the file the rows are from, for messages
@@ -85,7 +84,6 @@ def write_fragment(path: Path, columns: Mapping[str, Any], rows: int, *, origin:
     return Fragment(
         path=str(path),
         rows=rows,
-        bytes=path.stat().st_size,
         memory=memory,
         shape=hashlib.blake2b(schema.serialize(), digest_size=16).hexdigest(),
         origin=origin,

@@ -46,16 +46,6 @@ PIECE_ROWS = 131_072
 PIECE_BYTES = 128 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkimFile:
-    """A file that was written."""
-
-    path: str
-    rows: int
-    bytes: int
-    format: str
-
-
 def write_skim(
     target: Path,
     fragments: Sequence[Fragment],
@@ -65,8 +55,8 @@ def write_skim(
     record: Mapping[str, Any],
     empty: Mapping[str, Any] | None = None,
     staging: Path | None = None,
-) -> SkimFile:
-    """Write the rows of the fragments, in their order, to one file.
+) -> tuple[int, int]:
+    """Write the rows of the fragments, in their order, to one file; return how many rows and bytes it has.
 
     ``record`` is kept in the file, see ``record.py``. ``empty`` has the columns of no rows: of a skim that selected
     nothing they are all there is to see. The file grows in ``staging``, which is on the target's file system and
@@ -87,7 +77,7 @@ def write_skim(
     with _appearing(target, staging or target.parent) as part:
         write(part, plan, _pieces(filled, plan.schema, piece), record)
         size = part.stat().st_size
-    return SkimFile(path=str(target), rows=rows, bytes=size, format=format)
+    return rows, size
 
 
 def piece_rows(rows: int, memory: int) -> int:

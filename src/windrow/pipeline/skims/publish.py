@@ -162,14 +162,16 @@ def _written(
 
     path, save = target.path, target.save
     staged = Path(definition.staging[str(path.parent)])
-    made = write_skim(path, fragments, format=save.format, tree=save.tree, record=record, empty=empty, staging=staged)
+    rows, size = write_skim(
+        path, fragments, format=save.format, tree=save.tree, record=record, empty=empty, staging=staged
+    )
     return {
         "path": str(path),
         "format": save.format,
         **{name: record[name] for name in ("dataset", "region", "cut")},
-        "rows": made.rows,
+        "rows": rows,
         "of": record["rows"],
-        "bytes": made.bytes,
+        "bytes": size,
     }
 
 

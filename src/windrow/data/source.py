@@ -52,7 +52,7 @@ class FileSource:
             opened.append(_reader(source, self.grid, None))
             return getattr(opened[0], "layout", None)
 
-        stamp = _stamp(source)
+        stamp = stamp_of(source)
         if stamp is not None and time.time_ns() - max(stamp[-2:]) > SETTLED_NS:
             layout = _KNOWN.get((str(source.location), source.tree, self.grid, stamp), understand)
         else:
@@ -79,13 +79,16 @@ def _read_only(datasets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mappin
     return MappingProxyType({name: MappingProxyType(dict(m)) for name, m in datasets.items()})
 
 
-def _stamp(source: Input) -> tuple[int, ...] | None:
-    """Return what shows that a local file was replaced; None where there is nothing to look at."""
-    if source.format == "arrays" or is_remote(source.location):
+def stamp_of(source: Input) -> tuple[int, int, int, int, int] | None:
+    """Return what shows that a local file was replaced: device, inode, size, and times of its content and of anything.
+
+    None where there is nothing to look at.
+    """
+    if source.format == "arrays" or is_remote(str(source.location)):
         return None
     try:
         now = Path(source.location).stat()
-    except OSError:
+    except (OSError, TypeError, ValueError):
         return None  # opening it will say what is wrong
     return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from windrow.data.paths import is_remote
+from windrow.data.source import stamp_of
 from windrow.errors import WindrowError
 from windrow.store.fingerprint.api import fingerprint
 from windrow.store.journal.journal import KnownInput
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
 
     from windrow.data.base import Input, Source
@@ -131,20 +129,11 @@ FileStamp: TypeAlias = tuple[int, int, int, int]
 
 def file_stamp(item: Input) -> FileStamp | None:
     """Say what a local file is by; None for what is no local file, or is gone."""
-    found = _status(item)
-    return None if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    found = stamp_of(item)
+    return None if found is None else found[:4]
 
 
 def _times(item: Input) -> tuple[int, int, int] | None:
     """Size, and times of the last change of a local file: of its content, which can be set back, and of anything."""
-    found = _status(item)
-    return None if found is None else (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
-def _status(item: Input) -> os.stat_result | None:
-    if item.format == "arrays" or is_remote(str(item.location)):
-        return None
-    try:
-        return Path(item.location).stat()
-    except (OSError, TypeError, ValueError):
-        return None
+    found = stamp_of(item)
+    return None if found is None else found[2:]

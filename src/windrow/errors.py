@@ -3,8 +3,8 @@
 WindrowError
 |-- UsageError (ValueError)            the call or the analysis is written wrongly
 |   |-- DefinitionError                a step, region or pipeline cannot mean anything
-|   |-- UnknownNameError               a name nobody defined; carries the nearest ones
-|   |-- SpecError                      data that was asked for in a form nobody understands
+|   |-- UnknownNameError               a name that is not defined; carries the nearest ones
+|   |-- SpecError                      data that was asked for in a form that is not known
 |   `-- NotYetError                    an option whose machinery does not exist yet
 |-- DataError                          a file is at fault
 |   |-- MissingFileError (FileNotFoundError)
@@ -134,11 +134,11 @@ class DefinitionError(UsageError):
 
 
 class UnknownNameError(UsageError):
-    """A name nobody defined."""
+    """A name that is not defined."""
 
 
 class SpecError(UsageError):
-    """Data asked for in a form nobody understands."""
+    """Data asked for in a form that is not known."""
 
 
 class NotYetError(UsageError):

@@ -250,7 +250,7 @@ class ChunkRun:
         self.store.put(name, rows, value)
 
     def _answer(self, step: BoundStep, rows: Selection, meter: Meter) -> Any:
-        """Evaluate a step, or take over what it or one that is the same answered for these rows and perhaps others."""
+        """Evaluate a step, or take over what it or one that is the same answered for these rows and perhaps more rows."""
         if (ahead := take_over(self, step, meter)) is not None:
             return fewer_rows(ahead[1], ahead[0], rows)
         if step.name in self.known:

@@ -87,7 +87,7 @@ def is_about_rows(error: BaseException | None) -> bool:
 def quiet(moved: bool = True) -> AbstractContextManager[Any]:
     """Print no floating-point warnings where steps see rows that a cut written above them removes.
 
-    Whoever asked for exceptions or for a handler of his own gets them, also by a filter like ``python -W error``.
+    A user who asked for exceptions or set a handler gets them, also by a filter like ``python -W error``.
     """
     if not moved or _warnings_may_raise():
         return nullcontext()

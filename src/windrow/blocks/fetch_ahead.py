@@ -91,9 +91,9 @@ def _costs(moments: Sequence[Moment], round_trip_s: float, bytes_per_s: float) -
 
 
 def companions(column: str, sizes: Mapping[str, float], budget: float) -> list[str]:
-    """Return ``column`` and the smallest others that fit into ``budget`` bytes.
+    """Return ``column`` and the smallest further columns that fit into ``budget`` bytes.
 
-    For a step whose fields nobody knows yet: with a budget of what a round trip could carry, a
+    For a step whose fields are not known yet: with a budget of what a round trip could carry, a
     wrong guess at most doubles what the request costs, and a right one saves a request.
     """
     chosen = [column]
@@ -201,7 +201,7 @@ class Lookahead:
         self._store.fetch(together)
 
     def touch(self, step: str, column: str, members: Sequence[str], ranges: Ranges) -> None:
-        """Fetch a field that nobody expected, and its likely companions if the step is new."""
+        """Fetch a field that was not planned, and its likely companions if the step is new."""
         if not self._store.lacking((column,), ranges):
             return
         lacking = self._store.lacking(members, ranges)

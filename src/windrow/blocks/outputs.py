@@ -1,7 +1,7 @@
 """Outputs of one chunk: evaluated unit by unit on the rows of their region, and the way two of them become one.
 
 An output is called once per variation of the weight. Values merge by the rules of coffea's accumulators, without mutating
-either: mappings key by key, sets unite, everything else adds. What would add up to something nobody means (text, tuples,
+either: mappings key by key, sets unite, everything else adds. What would add up to nonsense (text, tuples,
 None) is refused with a word on what to return instead.
 """
 

@@ -1,7 +1,7 @@
 """Showing some rows of a chunk to all cuts, whatever the other cuts say of them: what an order is decided from.
 
 Which rows: a few neighbours in some units, chosen by a keyed hash of the seed, the file and the unit's number alone - not
-of chunks, workers or attempts - so that whoever meets the unit again chooses the same rows.
+of chunks, workers or attempts - so that any later attempt at the unit chooses the same rows.
 
 Steps are asked in the written order, each about all rows on which it legally can be: a row counts for a lane that needs
 the step unless one of the step's guards rejects it there. The run itself is not touched: made columns, random numbers

@@ -1,7 +1,7 @@
 """Partials and the fixed tree in which they are merged, so that sums of floats never depend on chunking or workers.
 
 The units of one input are the leaves 0..n-1 of a binary tree; node (level, k) covers the leaves [k * 2**level,
-(k + 1) * 2**level). Whoever holds both children of a node may merge them; nothing else is ever merged before the end.
+(k + 1) * 2**level). A worker that holds both children of a node may merge them; nothing else is ever merged before the end.
 At the end an input of n units is the left fold of its maximal aligned subtrees (n = 7: ((0-3) + (4-5)) + 6), and inputs
 of a dataset are combined in the same way by their index. A missing leaf (a skipped unit) is passed over.
 """

@@ -1,6 +1,6 @@
 """What a user sees of an error: a sentence, and the lines of their own that led to it.
 
-Windrow's inner frames help nobody but its developers; ``--debug`` shows them. An error that came
+Windrow's inner frames help its developers only; ``--debug`` shows them. An error that came
 from neither the user's code nor a known cause is shown in full.
 """
 
@@ -84,7 +84,7 @@ def _own_lines(error: BaseException, analysis: Path | None) -> str:
 
 
 def _is_own(name: str, analysis: Path | None) -> bool:
-    """Say whether a source file is the user's: the analysis or beside or below it, and installed by nobody."""
+    """Say whether a source file is the user's: the analysis or beside or below it, and not installed."""
     if analysis is None:
         return True
     path, home = Path(name), analysis.resolve().parent

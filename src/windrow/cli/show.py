@@ -116,7 +116,7 @@ def _look(source: Any, one: Input) -> Contents:
 def _trees(one: Input) -> tuple[dict[str, str], dict[str, int], str | None]:
     """Return the kinds of the trees, the rows of all but the one that a run would read, and that one.
 
-    Understanding a large tree takes a while, and whoever opens it to look at its columns counts its rows.
+    Understanding a large tree takes a while, and opening it for its columns counts its rows too.
     """
     from windrow.data.formats.reader import translated
     from windrow.data.formats.root import RNTUPLE, chosen_tree, trees_in

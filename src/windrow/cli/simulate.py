@@ -133,7 +133,7 @@ def _about_run(
 
 
 def _fitting(recorded: Recorded, kind: Kind, workers: int, memory: str | None) -> tuple[int, list[str]]:
-    """Give how many of the workers fit into some memory, and a sentence about it; all where nobody asked or knows."""
+    """Give how many of the workers fit into some memory, and a sentence about it; all where the log does not tell."""
     from windrow.units import format_bytes, parse_bytes
 
     if memory is None:

@@ -167,7 +167,7 @@ class Account:
         return self._asked is not None
 
     def wants_plan(self, *, due: bool = False) -> bool:
-        """Say whether to ask for a new plan: there are new guards or it is ``due``, and nobody was asked yet."""
+        """Say whether to ask for a new plan: there are new guards or it is ``due``, and no plan was asked for yet."""
         return self._asked is None and (due or len(self.guards) != len(self.plan.guards))
 
     def ask(self, *, rows_left: int = 0, others_s: float = 0.0) -> PlanJob:

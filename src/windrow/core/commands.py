@@ -92,7 +92,7 @@ class StopWorker(NamedTuple):
 
 
 class Take(NamedTuple):
-    """An output is with the driver, and somebody waits for it: take it from the engine."""
+    """An output is with the driver, and a future waits for it: take it from the engine."""
 
     handle: Handle
     about: Any = None  #: of a feeder's output: what it is about, such as the rows of a partial
@@ -108,7 +108,7 @@ class OutputMade(NamedTuple):
 
 
 class Uncounted(NamedTuple):
-    """An attempt has finished, and what it made does not count: another was quicker, or nobody wants it any more."""
+    """An attempt has finished, and what it made does not count: another attempt was quicker, or its task is no longer wanted."""
 
     attempt: int
 
@@ -132,7 +132,7 @@ class OutputFailed(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """What a task has made is to be put into place, where others had to end before; answered by Published."""
+    """What a task has made is to be put into place, where other tasks had to end before; answered by Published."""
 
     task: int
 

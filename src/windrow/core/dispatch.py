@@ -2,7 +2,7 @@
 
 Tasks that need the same are one class, with a queue of its own; a pass looks at the first of each class, the most
 urgent first, and at a bounded number of those that do not fit. What is missing at the chosen worker is fetched first;
-meanwhile the worker is free for others. A task that others overtook too often, or that waits too long, has its sites
+meanwhile the worker is free for other tasks. A task that was overtaken too often, or that waits too long, has its sites
 reserved.
 """
 
@@ -224,7 +224,7 @@ class Dispatch:
             heapreplace(self._heads, (*cls.queue[0][:3], cls))
 
     def _fill(self, cls: NeedsClass) -> bool:
-        """Put tasks into the queues of workers that are at others of their class; True if the head has changed."""
+        """Put tasks into the queues of workers that run tasks of their class; True if the head has changed."""
         head = self._head(cls)
         if head is None or self._queues.most(head) < 2:
             return False  # it may be long, and is alone then

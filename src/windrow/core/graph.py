@@ -357,7 +357,7 @@ class Graph:
         self._agenda.extend((self._fail_readers, one) for one in node.outputs.values() if not one.made)
 
     def _fail_readers(self, output: Output) -> None:
-        """Nobody will make an output: its readers end too; one that runs may have it, unless it was launched ahead."""
+        """No task will make an output: its readers end too; one that runs may have it, unless it was launched ahead."""
         maker = output.maker
         if output.made:
             return
@@ -386,13 +386,13 @@ class Graph:
                 self._give_up(reader, TaskState.FAILED, failure)
 
     def _fail_output(self, output: Output, failure: Failure) -> None:
-        """Tell the user of an output of a stream that it will not come; of others the end of their task tells."""
+        """Tell the user of an output of a stream that it will not come; of other outputs the end of their task tells."""
         if output.asked and not output.fed:
             output.asked = False
             self._batch.out.append(OutputFailed(output.name, failure))
 
     def _tell(self, node: Node, attempt: int = 0, made: tuple[Made, ...] = ()) -> None:
-        """Tell the end of a task; that it was made again is nobody's business."""
+        """Tell the end of a task; not that it was made again."""
         if not node.fed and (node.state is not TaskState.DONE or not node.told):
             spent = tuple(node.spent.items())
             end = (node.id, _ENDS[node.state], node.failure, attempt, made, spent)
@@ -434,7 +434,7 @@ class Graph:
             self.tidy(output)
 
     def lose(self, output: Output) -> None:
-        """No holder of an output is left: make it again if somebody needs it."""
+        """No holder of an output is left: make it again if a task or a future needs it."""
         maker = output.maker
         if output.fed:
             self._outputs.forget(output)
@@ -589,9 +589,9 @@ class Graph:
         self.garbage.append(node)
 
     def collect_garbage(self) -> None:
-        """Forget tasks that nobody can need any more, so that a run does not grow with all it ever did.
+        """Forget tasks that no reader and no future can need any more, so that a run does not grow with all it ever did.
 
-        A task is needed while it has not ended or an attempt of it runs, while somebody may ask for one of its
+        A task is needed while it has not ended or an attempt of it runs, while a future may ask for one of its
         outputs, and while one that reads from it is here, as that may have to be done again.
         """
         candidates = self.garbage

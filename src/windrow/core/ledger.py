@@ -27,7 +27,7 @@ class FailedRows(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What became of a range of rows of an input; no stop where nobody knows how many there are."""
+    """What became of a range of rows of an input; no stop where the input was never opened."""
 
     start: int
     stop: int | None

@@ -72,7 +72,7 @@ class Output:
         return make_record(Handle, (self.name, self.attempt))
 
     def is_only_for(self, node: Node) -> bool:
-        """Whether nobody but a task, which reads it, can ask for it any more."""
+        """Whether a task that reads it is the only one left that can ask for it."""
         return not self.claimed and len(self.readers) == 1 and node.id in self.readers
 
 

@@ -212,7 +212,7 @@ class Partials:
         self.dead.add(life)
 
     def left(self, life: Life) -> None:
-        """A worker is gone; partials that others hold are brought from there."""
+        """A worker is gone; partials that other workers hold are brought from there."""
         for bundle in self.all(life):
             self._gather(bundle)
             self._drop_if_empty(bundle)

@@ -346,7 +346,7 @@ class Queues:
                     self._batch.out.append(Recall(attempt.id, attempt.life))
 
     def _left_s(self, attempt: Attempt) -> float:
-        """Estimate the seconds an attempt still holds its worker; none where nobody knows."""
+        """Estimate the seconds an attempt still holds its worker; none where that is not known."""
         seconds = self.seconds(attempt.node) or 0.0
         return max(0.0, seconds if attempt.started is None else seconds - (self._batch.now - attempt.started))
 

@@ -43,7 +43,7 @@ class Recovery:
     def lose_worker(self, worker: WorkerState, failure: Failure, *, again: bool) -> None:
         """Return everything that only a worker had; what ran is blamed, else what was being sent, else what came next.
 
-        Nobody is if it was ended because of an attempt that is over already.
+        No task is blamed if the worker was ended because of an attempt that is over already.
         """
         life = worker.life
         attempts = self._queues.running_at(life)

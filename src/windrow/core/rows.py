@@ -137,7 +137,7 @@ class RowFeeder:
     # -- what is next
 
     def next(self, life: Life) -> Task | None:
-        """Cut rows of the input that a worker has open, of one that nobody works on, open the next, or cut any rows."""
+        """Cut rows of the input that a worker has open, of one that no worker has open, open the next, or cut any rows."""
         if self._stopped:
             return None
         if self._barrier is not None:
@@ -386,7 +386,7 @@ class RowFeeder:
         self.partials.review_input(one)
 
     def _give_up_unreachable(self, one: Input, failure: Failure) -> None:
-        """Out of reach for good: waiting as long for every other unit of an input would help nobody."""
+        """Out of reach for good: waiting as long for every other unit of an input would be in vain."""
         if failure.kind is FailureKind.TRANSIENT_IO:
             self.inputs.give_up(one, failure)
             units = [unit for unit in self.parts.units.values() if unit.input is one and unit.task is None]
@@ -543,7 +543,7 @@ class RowFeeder:
     def forget(self, input_id: int) -> bool:
         """Drop all that is kept of an input whose rows are all done; False if something is under way.
 
-        The counters forget its rows too. Whoever forgets has to remember what the user will want to know.
+        The counters forget its rows too. The caller has to remember what the user will want to know.
         """
         if input_id in self.partials.bundles or not self.ledger.forget(input_id):
             return False

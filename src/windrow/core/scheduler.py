@@ -500,7 +500,7 @@ class Scheduler:
         self.recovery.end_badly(attempt, failure, AttemptState.FAILED, event)
 
     def _cancelled(self, event: happened.Cancelled) -> None:
-        """An attempt was stopped or given back; if nobody asked for that, its task runs again."""
+        """An attempt was stopped or given back; if the scheduler did not ask for that, its task runs again."""
         attempt = self._live(event)
         if attempt is not None and self.recovery.end_attempt(attempt, AttemptState.CANCELLED):
             self.recovery.give_back(attempt.node)
@@ -582,7 +582,7 @@ class Scheduler:
         self.feeder.returned(node.task)
 
     def _fail_without_workers(self) -> None:
-        """Nobody is left to do what remains, and nobody will come: say so instead of waiting."""
+        """No worker is left to do what remains, and none will come: say so instead of waiting."""
         failure = self.workers.no_workers_failure()
         if failure is not None:
             for node in [one for one in self.graph.open.values() if one.fed and self.stopping]:

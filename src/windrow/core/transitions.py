@@ -23,7 +23,7 @@ class TaskState(enum.IntEnum):
 
 
 class AttemptState(enum.IntEnum):
-    """Where an attempt is; the last five are ends, and one that has ended is known to nobody any more."""
+    """Where an attempt is; the last five are ends, and one that has ended is forgotten."""
 
     LAUNCHED = 0  #: in its worker's queue
     RUNNING = 1

@@ -1,4 +1,4 @@
-"""Workers and their lives: who joins, is lost, is started again, is drained, and when nobody is left.
+"""Workers and their lives: who joins, is lost, is started again, is drained, and when none is left.
 
 A worker that is lost is started again if the run may do so. One that is lost again and again without bringing a
 single task to an end pauses before its next life, longer each time, and is given up at last: whatever ends it will

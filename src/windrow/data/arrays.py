@@ -177,4 +177,4 @@ class ArrayReader:
         return out
 
     def close(self) -> None:
-        """Release nothing: the arrays belong to whoever made them."""
+        """Release nothing: the arrays belong to the user."""

@@ -96,7 +96,7 @@ class Reader(Protocol):
         """Read ``columns`` of rows [start, stop) in one request.
 
         Flat columns are native, contiguous NumPy arrays; jagged ones awkward arrays of offsets from 0 over native
-        numbers; others awkward arrays. Callers must not write into them: readers may hand out memory they share.
+        numbers; columns of another kind awkward arrays. Callers must not write into them: readers may hand out memory they share.
         """
 
     def close(self) -> None:

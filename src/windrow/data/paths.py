@@ -31,7 +31,7 @@ _EXTRAS = {"root": "xrootd", "roots": "xrootd", "xroot": "xrootd", "xroots": "xr
 
 
 def missing_package(path: str, reason: object) -> str:
-    """Say what to install to read a remote file whose protocol nobody here speaks."""
+    """Say what to install to read a remote file whose protocol no installed package speaks."""
     protocol = path.partition("://")[0].lower()
     extra = _EXTRAS.get(protocol)
     if extra is not None:

@@ -95,7 +95,7 @@ class Workload(Protocol):
     def content(self, task: Task) -> Any:
         """Give what a worker needs to run a task; None: it is not wanted any more. Asked at home.
 
-        Engines that share memory ask when the task begins, others when it is sent.
+        Engines that share memory ask when the task begins, other engines when it is sent.
         """
 
     def classify(self, error: BaseException) -> Failure:
@@ -144,7 +144,7 @@ class Engine(Protocol):
         """Make ``wait`` return; may be called from a signal handler."""
 
     def take(self, handle: Handle, *, mine: bool = False) -> Any:
-        """Hand over an output that the driver's side has; ``mine``: nobody else will ask, so it is forgotten here.
+        """Hand over an output that the driver's side has; ``mine``: no other task will ask, so it is forgotten here.
 
         Without ``mine`` the program gets a value of its own, of which it may do what it likes.
         """

@@ -1,6 +1,6 @@
 """The serial engine: runs one launch at a time inside ``wait``, in the caller's thread.
 
-It is the reference for all others, and what tiny runs use. Several workers take turns. What it has in common with threads, the
+It is the reference for all other engines, and what tiny runs use. Several workers take turns. What it has in common with threads, the
 values of outputs above all, is in its base.
 """
 

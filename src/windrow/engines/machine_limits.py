@@ -1,6 +1,6 @@
 """How many cores and how much memory we were granted, which may be less than the machine has.
 
-Batch systems and containers hand out a part of a machine. Whoever counts the machine's cores instead
+Batch systems and containers hand out a part of a machine. A program that counts the machine's cores instead
 shares each of its own with several workers, and is killed for memory it never had. The grant is the
 smallest of: the cores this process may run on; the quotas and limits of its control group (version
 1 or 2) and of all groups around it; what SLURM says; and the machine.

@@ -33,7 +33,7 @@ class Split(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether a worker waits for what others set up rather than read it itself."""
+        """Whether a worker waits for what set-up threads read rather than read it itself."""
 
     def set_up(self, rows: int, wall_s: float, cpu_s: float) -> None:
         """A chunk was set up."""
@@ -153,7 +153,7 @@ class ReadAhead:
         return None
 
     def _may_process(self) -> int:
-        """How many may process: all of them once nothing is to be set up, or while nobody can."""
+        """How many may process: all of them once nothing is to be set up, or while no thread can."""
         if not self._pending and not self._at_work:
             return self._workers
         processing = self.split.pool[1]
@@ -197,7 +197,7 @@ class ReadAhead:
             self._changed.notify_all()
 
     def _choose(self, number: int, last: int | None) -> int | None:
-        """Choose what somebody waits for, what is in the file that was read last, or the oldest."""
+        """Choose what a worker waits for, what is in the file that was read last, or the oldest."""
         if number >= self.split.pool[0] or not self._pending:
             return None
         for attempt in self._urgent:

@@ -4,7 +4,7 @@ A thread cannot be killed: a cancelled attempt that runs holds its worker until 
 
 Waking the driver is what costs: its code and data have left the caches by then. So a worker with more to do in its inbox leaves its
 report in the outbox and rings when it is about to run dry. Of tasks that are queued most have ended when the driver looks: it is told
-of the beginning of the others alone.
+of the beginning of those that run alone.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _OPEN, _REGISTER, _SCAN = _code(_API, 0x3F, 24), _code(_API, 0, 32), _code(ord("
 
 
 class Protection:
-    """Pages that are watched since somebody asked for it."""
+    """Pages that are watched since a caller asked for it."""
 
     __slots__ = ("__weakref__", "begin", "end", "holds")
 
@@ -75,7 +75,7 @@ class WriteWatch:
         self._faults = faults
 
     def protect(self, address: int, size: int) -> Protection | None:
-        """From now on know of writes; None if that cannot be had. Whoever copies or compares does so after it."""
+        """From now on know of writes; None if that cannot be had. Copy or compare after it, not before."""
         if self._faults < 0 or os.getpid() != self._process:
             return None
         made = Protection(*_pages(address, size))

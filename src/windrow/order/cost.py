@@ -176,7 +176,7 @@ def prices_of(situation: Situation) -> dict[StepId, Price]:
 
 
 def widest_lanes(situation: Situation, lanes: Sequence[int] | set[int]) -> tuple[int, ...]:
-    """Leave out lanes that add no row to the others: those with all the cuts of another, and equals of it."""
+    """Leave out lanes that add no row to the other lanes: those with all the cuts of another, and equals of it."""
     cuts = {lane: set(situation.lanes[lane].cuts) for lane in lanes}
     return tuple(
         lane

@@ -6,7 +6,7 @@ first cut that needs it, at the end if no cut does. What is left to decide is th
 *Exact.* What is alive depends on which cuts have run, not on their order. So the least that remains to be paid after the
 set S is ``f(S) = min over the next cut i of cost(i | S) + f(S and i)``, where the cost has in it what i brings along.
 
-*Greedy* takes next the cut that costs least per row it drops of those that are left. A cut that needs others is weighed
+*Greedy* takes next the cut that costs least per row it drops of those that are left. A cut that needs other cuts is weighed
 together with them, so a weak cut on the way to a strong one is found. Then a window slides over the order, to and fro,
 and the cuts in it are put in the cheapest order: nothing before or after it changes. The current order is improved in
 the same way, and the better of the two is taken.
@@ -148,7 +148,7 @@ class Planner:
     # -- exact -----------------------------------------------------------------------------------
 
     def cheapest(self, done: Sequence[int], cuts: Sequence[int]) -> list[int]:
-        """Put some cuts that come after others in the cheapest order; of equally cheap ones, the first come first."""
+        """Put some cuts that come after fixed ones in the cheapest order; of equally cheap ones, the first come first."""
         bits = 1 << np.arange(len(cuts))
         states = np.arange(1 << len(cuts))
         cost = np.zeros((len(cuts), len(states)))

@@ -73,7 +73,7 @@ class Pipeline(Writing):
         cutflow
             "estimated" or "exact", for all datasets or by dataset name or glob; "exact" runs the written order there.
         nminus1
-            True, or regions: count for each cut the rows that pass all the others.
+            True, or regions: count for each cut the rows that pass all other cuts.
         max_rows, on_error
             Only the first rows of each dataset; "stop" at the first failing row, or "skip" and list those that fail.
         rundir, resume

@@ -1,7 +1,7 @@
 """Threads or processes: decided by how long threads wait for the interpreter's lock.
 
 A thread that neither computes nor waits for a processor waits for the lock or for data. Waiting for data leaves the
-processors idle; waiting for the lock leaves one of them busy all the time, as somebody holds it. Throughput cannot decide
+processors idle; waiting for the lock leaves one of them busy all the time, as a thread holds it. Throughput cannot decide
 this: code that shares memory well and code that is held up by the lock can be equally fast on two cores.
 """
 
@@ -22,7 +22,7 @@ SEEN_TASKS = 4
 #: not for 0.45 to 0.48 on two cores.
 WAITING = 0.2
 
-#: Processors that are wanted if it is the lock that is waited for: at least about one, as somebody holds it. Where data
+#: Processors that are wanted if it is the lock that is waited for: at least about one, as a thread holds it. Where data
 #: came from a disk, also at most about one: more are wanted only by threads that wait for something else.
 BUSY = (0.75, 1.1)
 

@@ -144,7 +144,7 @@ class _Seen:
 
 
 class MeasuredSplit:
-    """Nobody sets up apart, unless workers are seen to wait for data; then it is tried, and kept if it pays.
+    """No thread sets up apart, unless workers are seen to wait for data; then it is tried, and kept if it pays.
 
     ``from_afar`` says whether data may have been waited for at all: what looks like it may be the interpreter's lock.
     With ``remote`` files it is sure to be waited for: reading apart begins at once, and ends if it does not wait.

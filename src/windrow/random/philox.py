@@ -62,7 +62,7 @@ def stream_key(seed: int, name: str, method: str) -> int:
 def another_key(key: int, attempt: int) -> int:
     """Return the key for another attempt at the same number: the counter has no room for attempts.
 
-    Attempt 0 has the key itself; others are steps of SplitMix64 from it.
+    Attempt 0 has the key itself; later ones are steps of SplitMix64 from it.
     """
     if attempt == 0:
         return key

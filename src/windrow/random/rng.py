@@ -59,7 +59,7 @@ class Stream:
     independent; the number of a row without ``like`` is that of its object 0.
 
     In a step with ``each=True`` the methods give one number of the row; there, ``object`` takes the
-    place of ``like`` and ``size``: the number of object i is the one the others give it.
+    place of ``like`` and ``size``: the number of object i is the one that they give it.
     """
 
     __slots__ = ("_name", "_rng")

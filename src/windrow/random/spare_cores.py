@@ -1,7 +1,7 @@
 """Large draws shared with cores that have nothing else to do.
 
-One half of the numbers is made in the background. Nobody can tell from the numbers: wherever they are made, they are the
-same. How many cores are left over is said by ``grant``; until it is called, nothing happens here.
+One half of the numbers is made in the background. Wherever they are made, the numbers are the same. How many cores are left
+over is said by ``grant``; until it is called, nothing happens here.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def collecting_less() -> Iterator[None]:
 
     A task that waits is about a dozen objects, and Python looks at the young ones again with every 700 that are made: with
     many tasks at a time that was a quarter of all that calls, scheduling and results cost (10,000 short calls at a time in
-    threads: 115 us each, 83 us this way). Tasks leave no circles of references behind. Whoever has chosen other
+    threads: 115 us each, 83 us this way). Tasks leave no circles of references behind. A program that has chosen other
     thresholds, or turned the collector off, is left alone.
     """
     with _lock:

@@ -47,7 +47,7 @@ Observer: TypeAlias = "Callable[[Sequence[Event], Sequence[Command], float], Non
 
 
 class Collector(Protocol):
-    """Where outputs go that are in the driver's hands: partials of rows, values that somebody waits for."""
+    """Where outputs go that are in the driver's hands: partials of rows, values that a future waits for."""
 
     def add(self, handle: Handle, value: Any, about: Any) -> None:
         """Take an output over; ``about`` is what the feeder says of it, such as the rows of a partial."""
@@ -60,13 +60,13 @@ class Inbox(Protocol):
     """What comes to a run from outside of its engine: more inputs, questions, the wish to end."""
 
     def open(self, wake: Callable[[], None]) -> None:
-        """The run begins; whoever has something for it calls ``wake``, from any thread."""
+        """The run begins; a thread that has something for it calls ``wake``."""
 
     def events(self) -> list[Event]:
         """Give what is new; asked for in the loop's thread, between two batches."""
 
     def stop(self) -> None:
-        """Somebody wishes the run to end (Ctrl-C); how is said by ``events``."""
+        """The user wishes the run to end (Ctrl-C); how is said by ``events``."""
 
     def close(self) -> None:
         """The run has ended, and its workers too."""
@@ -265,7 +265,7 @@ class _Interrupts:
 
     Only in the main thread, where signals arrive. A host that installed a handler of its own knows
     what it wants: that one is asked, and counts if it raises. With ``terminate``, SIGTERM counts
-    too, where nobody else handles it.
+    too, where no other handler is set.
     """
 
     def __init__(self, engine: Engine, *, terminate: bool = False) -> None:

@@ -92,7 +92,7 @@ class DirectoryLock:
 
 
 def take_lock(directory: Path) -> DirectoryLock | None:
-    """Lock a directory; None if somebody else has it. Where the file system has no locks, everybody may."""
+    """Lock a directory; None if another process has it. Where the file system has no locks, every process may."""
     path = directory / LOCK
     while True:
         handle = os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
@@ -115,7 +115,7 @@ def take_lock(directory: Path) -> DirectoryLock | None:
 
 
 def check_private(path: Path, status: os.stat_result) -> None:
-    """Refuse a file that others can change, or replace; ``status`` is that of the open file."""
+    """Refuse a file that other users can change, or replace; ``status`` is that of the open file."""
     if not stat.S_ISREG(status.st_mode):
         raise CorruptFileError(f"{path} is not a file")
     refuse_if_shared(path.resolve().parent)
@@ -131,7 +131,7 @@ def refuse_if_shared(place: Path, status: os.stat_result | None = None) -> None:
 
 
 def keep_others_out(place: Path, *, ours: bool) -> None:
-    """Close a directory to others where it is ours to close; otherwise say now that its result could not be read."""
+    """Close a directory to other users where it is ours to close; otherwise say now that its result could not be read."""
     status = place.stat()
     if not _may_be_changed_by_others(status):
         return

@@ -1,6 +1,6 @@
 """Results of calls, kept across runs: one file per call, named by the call's lineage, whole or not there.
 
-Of each output there are the bytes of its pickle and of its buffers, so that one can be read without the others. What is
+Of each output there are the bytes of its pickle and of its buffers, so that one can be read alone. What is
 short is checked when it is found, what is long when it is read. Several processes may write, read and remove at once: a
 file comes by a rename, and one that has gone is one that never was. Nothing is pickled or unpickled here.
 """

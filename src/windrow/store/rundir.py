@@ -3,7 +3,7 @@
 Every file is written beside its place and moved there when it is whole. Nothing that is not ours is removed or
 replaced. A new run puts what an earlier one left into ``previous/`` and removes it when it has a result itself; the
 journal of the earlier one is removed, or taken over by a run that continues it. A result is a pickle, and reading a
-pickle runs code: it is read only from where nobody else can write.
+pickle runs code: it is read only from where no other user can write.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class RunDirectory:
         write_whole(self.path / EVENTS, [text.encode()])
 
     def close_log(self) -> None:
-        """Close the log, which is written as the run goes, to others."""
+        """Close the log, which is written as the run goes, to other users."""
         if self.log.exists():
             self.log.chmod(0o600)
 
@@ -227,7 +227,7 @@ def _refuse_other_format(place: Path) -> None:
 
 
 def _take_over(place: Path) -> None:
-    """Set aside all but the journal. There is a manifest at all times: without one the journal would be nobody's."""
+    """Set aside all but the journal. There is a manifest at all times: without one the journal would belong to no run."""
     if Journal.exists(place):
         _set_aside(place, but=MANIFEST)
         manifest = {"kind": _KIND, "format": FORMAT, "state": "running"}
@@ -306,7 +306,7 @@ def is_run_directory(place: Path) -> bool:
 
 
 def read_result_file(path: Path) -> bytes:
-    """Return the content of a result file, if nobody else can have written it and every byte is there."""
+    """Return the content of a result file, if no other user can have written it and every byte is there."""
     # What is checked is what is read: the open file, not a name that may come to mean another one.
     with path.open("rb") as stream:
         check_private(path, os.fstat(stream.fileno()))

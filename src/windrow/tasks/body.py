@@ -40,7 +40,7 @@ def is_generator(function: Callable[..., Any]) -> bool:
 
 
 def ready(value: Any, index: int = 0) -> None:
-    """Release an output of the task that runs: whoever waits for it need not wait for the task's end.
+    """Release an output of the task that runs: tasks that wait for it need not wait for this one's end.
 
     What is released is final: returning or releasing it again is an error.
     """

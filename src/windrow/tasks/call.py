@@ -106,7 +106,7 @@ class Call:
 
     @property
     def writes_files(self) -> bool:
-        """Whether it puts files into place, which it must not do once more when others have overwritten them."""
+        """Whether it puts files into place, which it must not do once more when later tasks have overwritten them."""
         files = self.declared.files
         return bool(files) and any(one.writes for one in files.values())
 

@@ -200,7 +200,7 @@ def _changed(name: str, parameters: Mapping[str, inspect.Parameter], inout: str 
 
 
 def _is_inout(annotation: Any) -> bool:
-    """Whether it says so, also as text under any name of the package, or beside others: ``Annotated[dict, wr.InOut]``."""
+    """Whether it says so, also as text under any name of the package, or beside other annotations: ``Annotated[dict, wr.InOut]``."""
     if isinstance(annotation, str):
         return re.search(r"\bInOut\b", annotation) is not None
     return annotation is InOut or any(_is_inout(one) for one in get_args(annotation))

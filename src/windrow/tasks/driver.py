@@ -215,7 +215,7 @@ class Driver:
             self._session.changed.notify_all()
 
     def _end_all(self) -> None:
-        """Nothing more will happen: nobody may go on waiting."""
+        """Nothing more will happen: no thread may go on waiting."""
         session = self._session
         for record in list(session.open.values()):
             error = self.error or TaskError(f"task {record.name!r} did not run: the session ended")
@@ -301,7 +301,7 @@ class Driver:
             self._there(future, command.made, command.handle.attempt)
 
     def _stream(self, record: Call, made: Made) -> None:
-        """A stream has one more output: whoever iterates takes it, once, although a second attempt makes it again."""
+        """A stream has one more output: its iterator takes it, once, although a second attempt makes it again."""
         session = self._session
         items = self._streamed.setdefault(record.id, set())
         if made.output in items:
@@ -402,7 +402,7 @@ class CallInbox:
             wake()
 
     def forget(self, output: str) -> None:
-        """Nobody will ask for an output any more: the run hears of that when it looks anyway."""
+        """The last future of an output is gone: the run hears of that when it looks anyway."""
         if not self._over:
             self._queue.append(output)
 

@@ -165,7 +165,7 @@ class Executor(concurrent.futures.Executor):
 
 
 class _Given:
-    """Arguments that are passed on as they are: nobody looks for futures in them."""
+    """Arguments that are passed on as they are: no futures are looked for in them."""
 
     __slots__ = ("args", "kwargs")
 

@@ -113,7 +113,7 @@ def _tamed(error: BaseException) -> TaskError:
 
 
 def last_error(failed: list[Call], first: BaseException | None) -> BaseException | None:
-    """Make what a session raises in the end: what has stopped it or the first failure, with the names of the others."""
+    """Make what a session raises in the end: what has stopped it or the first failure, with the names of the other tasks."""
     if first is None:
         if not failed:
             return None

@@ -1,9 +1,9 @@
 """Futures: what a task will have made, in the form of ``concurrent.futures``, which knows how to wait for many.
 
-A value stays where it was made until somebody asks for it, if it is large and was made in another process.
+A value stays where it was made until it is asked for, if it is large and was made in another process.
 
 Most futures are done before anybody looks at them, and of a graph there are many at a time. So the condition and the lists
-that waiting takes are made when somebody first looks.
+that waiting takes are made when they are first needed.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ class StreamFuture:
 
 
 def cancel_call(call: Call) -> bool:
-    """Cancel a call with all its futures, unless it runs or has ended; nobody need have one of them."""
+    """Cancel a call with all its futures, unless it runs or has ended; the program need not have one of them."""
     with BEGINNING:
         if call.state not in ("waiting", "cancelled"):
             return False

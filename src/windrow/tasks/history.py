@@ -1,6 +1,6 @@
 """What a session remembers of its calls: of each what its lines in a log are made of, of a long session only of the latest.
 
-It watches the loop and decides nothing. A task costs three to five microseconds; lines are written when somebody asks.
+It watches the loop and decides nothing. A task costs three to five microseconds; lines are written when a report asks.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _needs(amounts: tuple[tuple[str, float], ...]) -> Mapping[str, float]:
 
 
 class History:
-    """An observer of the loop; others may ask it at any time."""
+    """An observer of the loop; other threads may ask it at any time."""
 
     def __init__(self, name: str, engine: str, most: int = MOST_TASKS) -> None:
         self.name = name

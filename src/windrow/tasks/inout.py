@@ -34,8 +34,8 @@ _OWN_REFERENCES = 3
 class Versions:
     """By the identity of a thing: the future of its latest version.
 
-    Whoever has lost a thing cannot ask for it: it is forgotten then, and the values that tasks made of it may go. Lists,
-    dictionaries and others that nobody can look at weakly are kept as long as the session, since another one could get
+    A program that has lost a thing cannot ask for it: it is forgotten then, and the values that tasks made of it may go. Lists,
+    dictionaries and other things without weak references are kept as long as the session, since another one could get
     their identity otherwise.
     """
 
@@ -51,9 +51,9 @@ class Versions:
         return thing if found is None else found[1]
 
     def follow(self, thing: Any, future: Future) -> None:
-        """A task makes a new version of a thing; nobody else knows the one before, so it may go.
+        """A task makes a new version of a thing; no other task reads the one before, so it may go.
 
-        What nobody can change has none: the task may be given ``None`` for something that it need not have.
+        What cannot be changed has none: the task may be given ``None`` for something that it need not have.
         """
         if isinstance(thing, UNCHANGING) or (type(thing) is tuple and not thing):
             return
@@ -75,7 +75,7 @@ class Versions:
                     self._inside[id(part)] = (_hold(part, self._inside), task)
 
     def refuse(self, who: str, given: Any) -> None:
-        """Raise if something of what is given to somebody, containers being looked into, is a part of what tasks change."""
+        """Raise if something of what a task is given, containers being looked into, is a part of what tasks change."""
         if not self.any:  # by far the most
             return
         for thing in _walk(given, lambda one: self.latest(one) is not one):
@@ -94,7 +94,7 @@ class Versions:
                 )
 
     def refuse_views(self, task: str, things: Iterable[Any]) -> None:
-        """Raise if a task is to change a view of an array that others have too: they would not see it."""
+        """Raise if a task is to change a view of an array that the program has too: it would not see it."""
         for thing in things:
             array = _behind(thing)
             if array is not None and sys.getrefcount(array) > _OWN_REFERENCES:

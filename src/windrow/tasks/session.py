@@ -79,7 +79,7 @@ class Session(NamedOptions):
         remembered.
     progress
         None: shown on a terminal, while in the ``with`` block, or in a notebook if it takes long; True: always, as plain
-        lines where nobody looks; False: never; a callable gets a record of numbers now and then.
+        lines where there is no terminal; False: never; a callable gets a record of numbers now and then.
     """
 
     tells = True  #: of failures that nobody has looked at
@@ -179,7 +179,7 @@ class Session(NamedOptions):
         self._driver.tell(Closed())
 
     def _want_what_is_held(self) -> None:
-        """Values of futures that somebody still has come home before the workers end."""
+        """Values of futures that the program still has come home before the workers end."""
         for future in self.futures.values():
             if not future.is_here and future.output.rpartition(".")[2].isdigit():
                 self.expect(future)
@@ -249,7 +249,7 @@ class Session(NamedOptions):
         """Give a thing whose arrays lie where all tasks read them: to be used, and given to tasks, in place of the thing itself.
 
         An array, or what is made of arrays, such as a dictionary of them or a DataFrame. In processes it is copied once, now;
-        parts of it are shared too. Nobody can write to it, neither here nor in a task. It is gone when nobody has it any more.
+        parts of it are shared too. It cannot be written to, neither here nor in a task. It is gone with the last reference to it.
         """
         from windrow.tasks.shared_arrays import share
 
@@ -274,7 +274,7 @@ class Session(NamedOptions):
         changed: tuple[int | str, ...],
         around: tuple[Any, ...],
     ) -> None:
-        """Say what becomes of others if a call fails, and make of it what travels to a worker."""
+        """Say what becomes of other calls if one fails, and make of it what travels to a worker."""
         packer = self._packer
         if packer is not None and packer.is_full():
             self._wait_for_room(packer)
@@ -436,7 +436,7 @@ class Session(NamedOptions):
     # -- the side of futures
 
     def expect(self, future: Future) -> None:
-        """Somebody will want the value: have it brought when it is there."""
+        """A future will want the value: have it brought when it is there."""
         if future.kept is None:
             self._driver.tell(Wanted(future.output))
 
@@ -461,12 +461,12 @@ class Session(NamedOptions):
                     return  # they may wait for the program
 
     def prepare(self, future: Future) -> None:
-        """Somebody will wait for the value: have it brought if it does not come by itself."""
+        """A thread will wait for the value: have it brought if it does not come by itself."""
         if self._isolated and not future.is_here:
             self.expect(future)
 
     def seen(self, future: Future) -> None:
-        """Somebody has looked at the end of a task, and so of all that led to it."""
+        """The program has looked at the end of a task, and so of all that led to it."""
         if future.done():
             self._driver.unseen.pop(future.call.id, None)
             self._driver.unseen.pop(root_of(future.call).id, None)

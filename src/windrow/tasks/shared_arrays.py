@@ -4,7 +4,7 @@ An array is known by where it lies in memory. Whether it still is what was sent 
 tells of writes (``WriteWatch``); elsewhere it is compared with what was sent, which takes 15 to 30 ms for 100 MB. It is
 forgotten, here and in the workers, when the array is gone and no call needs it any more.
 
-What the program shares lies in memory that nobody can write to, here or in a worker: it need not be looked at again, and
+What the program shares lies in memory that cannot be written to, here or in a worker: it need not be looked at again, and
 any part of it is known.
 """
 
@@ -65,7 +65,7 @@ class SharedArrays:
         self._watch = write_watch()
 
     def share(self, buffers: Sequence[memoryview]) -> list[memoryview]:
-        """Copy memory to where workers map it, and give that: for reading, and known for as long as somebody has any of it."""
+        """Copy memory to where workers map it, and give that: for reading, and known for as long as any of it is referred to."""
         number = next(self._numbers)
         parcel = pack_common(number, b"", list(buffers))
         body = parcel.body()
@@ -90,7 +90,7 @@ class SharedArrays:
         return found.number, found.parcel
 
     def bytes_left(self) -> int:
-        """Count what waits in memory although nobody but calls has it."""
+        """Count what waits in memory although only calls refer to it."""
         return sum(list(self.left.values()))
 
     def take(self, array: Any) -> tuple[Any, ...]:

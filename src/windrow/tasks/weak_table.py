@@ -17,7 +17,7 @@ FEW = 1000
 
 
 class WeakTable(Generic[Key, Value]):
-    """Things by their keys, as long as somebody else has them; any thread may use it."""
+    """Things by their keys, as long as they are referred to elsewhere; any thread may use it."""
 
     __slots__ = ("_refs", "_sweep_at")
 

@@ -236,14 +236,14 @@ class CallSide:
 
 
 class Ignored(NamedTuple):
-    """Stands for the output of a task that failed and may: whoever reads it gets None."""
+    """Stands for the output of a task that failed and may: a task that reads it gets None."""
 
     type: str
     message: str
 
 
 def _own(values: tuple[Any, ...], mine: Collection[int]) -> tuple[Any, ...]:
-    """Copy what others may read too, now or later: bodies may do with their arguments what they like."""
+    """Copy what other tasks may read too, now or later: bodies may do with their arguments what they like."""
     memo: dict[int, Any] = {}
     return tuple([one if place in mine else own_copy(one, memo) for place, one in enumerate(values)])
 
@@ -251,7 +251,7 @@ def _own(values: tuple[Any, ...], mine: Collection[int]) -> tuple[Any, ...]:
 def _private(
     changed: tuple[int | str, ...], arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Copy what the body changes: others may read the version before. What is one thing to the caller stays one thing."""
+    """Copy what the body changes: other tasks may read the version before. What is one thing to the caller stays one thing."""
     if not changed:
         return arguments, keywords
     copies: dict[int, Any] = {}

@@ -1,7 +1,7 @@
 """The log of a run or a session: one JSON line per attempt, of chunks and calls alike, and one per rare event.
 
 The line of an attempt has ``t`` (when its end was heard of), ``task``, ``name``, ``attempt``, ``worker``, ``launched``, ``wall``
-and ``how`` it ended: done, discarded (somebody else had done it already), failed, lost (with its worker), cancelled, or running
+and ``how`` it ended: done, discarded (another attempt had done it already), failed, lost (with its worker), cancelled, or running
 where a session is looked at. A chunk adds what it used and its rows. The last line of a call adds when it was ``called`` and
 ``ended``, its ``state`` and what it needed; a call that never ran has only that, with the attempt -1. All times are whole
 microseconds, so that what they add up to is exact.

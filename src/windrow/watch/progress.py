@@ -83,7 +83,7 @@ class Snapshot:
 
     @property
     def counts(self) -> tuple[int, int] | None:
-        """Rows that are over, of all rows; None where nobody knows how many there are."""
+        """Rows that are over, of all rows; None where the number of rows is not known."""
         known = self.rows_expected or not self.estimated
         return (self.rows_done + self.rows_failed, self.rows_total) if known else None
 
@@ -173,7 +173,7 @@ Shot: TypeAlias = Snapshot | SessionSnapshot
 
 
 def choose_display(progress: Any, stream: TextIO | None = None) -> Display | None:
-    """Choose by what was asked for and by who looks; None: nobody does."""
+    """Choose by what was asked for and by where it runs; None: nothing is shown."""
     stream = sys.stderr if stream is None else stream
     if callable(progress):
         return Call(progress)
@@ -373,7 +373,7 @@ def watching(
     """Show progress and keep a log while the body runs; gives the observers the loop is to call.
 
     ``rows`` has ``standing()``, and ``clock`` is that of the loop. ``progress`` is None for where a person looks (a terminal, a
-    notebook), True for always, as plain lines where nobody does, False for never; a callable gets a :class:`Snapshot` now and
+    notebook), True for always, as plain lines elsewhere, False for never; a callable gets a :class:`Snapshot` now and
     then and at the end. ``rundir``, made if need be, gets the event log ``events.jsonl``.
     """
     display = choose_display(progress, stream)
@@ -445,7 +445,7 @@ class SessionProgress:
     """A thread that looks at a session now and then and shows what has changed.
 
     ``look`` gives a record of the moment, and is told whether it is the last one. ``may_draw`` says whether a line may be drawn on a
-    terminal, where somebody may be typing.
+    terminal, where the user may be typing.
     """
 
     def __init__(
@@ -487,7 +487,7 @@ class SessionProgress:
                     return
 
     def _show(self, shot: SessionSnapshot) -> bool:
-        """Show a record; False if nobody can see it any more."""
+        """Show a record; False if the terminal is gone."""
         display = self._display
         if isinstance(display, Bar) and not (display.begun or self._may_draw()):
             return True

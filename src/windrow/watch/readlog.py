@@ -207,7 +207,7 @@ def _worked(column: Mapping[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64],
     """Find when each attempt was worked on: a worker has one at a time.
 
     The log has when an attempt was sent and when the driver heard of its end, several ends at once where the driver was busy.
-    Backwards from the last attempt of a worker, each one ended at the latest when the next began. One of which nobody says
+    Backwards from the last attempt of a worker, each one ended at the latest when the next began. One of which it is not known
     how long it took began when the one before had ended.
     """
     begin, end = column["launched"].copy(), column["heard"].copy()

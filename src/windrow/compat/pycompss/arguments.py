@@ -224,7 +224,7 @@ def trackable(thing: Any) -> bool:
 
 
 def follow(session: Session, thing: Any, future: Future) -> None:
-    """From now on a thing is known by its next version; nobody else knows the one before, so it may go."""
+    """From now on a thing is known by its next version; no other task reads the one before, so it may go."""
     versions = session.versions
     former = versions.latest(thing)
     versions.follow(thing, future)
@@ -240,7 +240,7 @@ class Fresh(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallLayout:
-    """What the worker must know of a call; not a tuple, so that nobody looks for futures in it."""
+    """What the worker must know of a call; not a tuple, so that no futures are looked for in it."""
 
     outputs: int  #: all of them
     changed: tuple[Place, ...] = ()
@@ -254,7 +254,7 @@ class CallLayout:
         return CallLayout, (self.outputs, self.changed, self.containers, self.paths, self.written, self.lent)
 
     def private(self, arguments: Arguments, paths: tuple[Any, ...]) -> Arguments:
-        """Give the body arguments of its own: others may read the versions before."""
+        """Give the body arguments of its own: other tasks may read the versions before."""
         own = dict(arguments)
         for place, depth in self.containers:
             own[place] = _copied(own[place], depth)
@@ -382,7 +382,7 @@ class CallArguments:
         return CallLayout(outputs, tuple(self.places), tuple(self.containers), paths, written, tuple(self.lent))
 
     def _is_lent(self, value: Any) -> bool:
-        """Whether others may use the very thing that a body reads: wherever memory is shared. In processes it is the body's own."""
+        """Whether other tasks may use the object that a body reads: wherever memory is shared. In processes it is the body's own."""
         if self.session._driver._isolated or type(value) in _PLAIN:
             return False
         if isinstance(value, Future) or self.session.latest(value) is not value or trackable(value):

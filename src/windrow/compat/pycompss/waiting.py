@@ -103,7 +103,7 @@ def compss_start(*_: Any, **__: Any) -> None:
 
 
 def compss_stop(code: int = 0) -> None:
-    """Wait for all tasks and end the workers; raises if a task failed that nobody asked for."""
+    """Wait for all tasks and end the workers; raises if a task failed whose value was never asked for."""
     session = _opened.get()
     if session is None:
         return
@@ -113,7 +113,7 @@ def compss_stop(code: int = 0) -> None:
 
 
 def raise_failures(session: Session, group: int | None = None) -> None:
-    """Raise the first failure that nobody has seen, once; those that only cancel their successors are none."""
+    """Raise the first failure that no result was asked of, once; those that only cancel their successors are none."""
     unseen = session._driver.unseen
     for record in list(unseen.values()):
         if group is not None and record.group != group:

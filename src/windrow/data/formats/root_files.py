@@ -54,7 +54,7 @@ class RemoteSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot 
             self._remote.close()
 
     def hand_over(self) -> RemoteFile:
-        """Give the remote file to a reader, which closes it: uproot closes what nobody refers to."""
+        """Give the remote file to a reader, which closes it: uproot closes a source with its last handle."""
         self._owns = False
         return self._remote
 

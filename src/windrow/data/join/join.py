@@ -97,7 +97,7 @@ class JoinedSource:
         return self.main.datasets
 
     def made_of(self, index: int) -> tuple[str, list[tuple[Source, int]]]:
-        """Say how the rows of an input are put together, and from which inputs: whoever keeps them looks at all."""
+        """Say how the rows of an input are put together, and from which inputs: a digest of the rows looks at all of them."""
         said = repr(("join", self.on, self.missing, self.prefix, self.suffix))
         mine, theirs = self._files(self.main.inputs[index])
         if self.on is not None:

@@ -52,7 +52,7 @@ class Link:
         self._transfers: deque[tuple[int, float]] = deque(maxlen=REMEMBERED)
 
     def saw(self, waited_s: float | None, total_s: float, size: int) -> None:
-        """Learn from one fetch; ``waited_s`` until the first byte, None where nobody knows."""
+        """Learn from one fetch; ``waited_s`` until the first byte, None where the transport does not tell."""
         if waited_s is None and size < MEASURABLE_BYTES:
             waited_s = total_s
         if waited_s is not None:

@@ -1,4 +1,4 @@
-"""The rows of a stream while somebody runs over them: taken in, cut into units, read, and forgotten.
+"""The rows of a stream during a run over them: taken in, cut into units, read, and forgotten.
 
 Rows are numbered from 0 over the whole stream. What was taken is in memory until it is released; a
 limit in bytes holds the producer back, so the memory does not depend on who is faster.
@@ -198,7 +198,7 @@ class Flow:
         return bool(self._ready)
 
     def take(self) -> Portion | None:
-        """Hand over the units that wait, a quarter of the limit at most: while they are worked on, others can come."""
+        """Hand over the units that wait, a quarter of the limit at most: while they are worked on, more can come."""
         with self._changed:
             if not self._ready:
                 return None
@@ -360,7 +360,7 @@ def _from_arrow(batch: Any) -> dict[str, Any]:
 
 
 class _InMemory:
-    """Stands for the stored columns of a file, whose paths nobody asks for in memory."""
+    """Stands for the stored columns of a file, whose paths do not matter in memory."""
 
     path = ""
 
@@ -384,7 +384,7 @@ class Columns:
         self.empty = packed(part(first, 0, 0))  #: no rows, of the right types
 
     def checked(self, table: ArrayTable, where: str) -> ArrayTable:
-        """Return a later batch with the types of the first; raise where it has others."""
+        """Return a later batch with the types of the first; raise where it has other types."""
         if differing := sorted(self.kinds.keys() ^ table.columns.keys()):
             name = differing[0]
             has, lacks = (self.where, where) if name in self.kinds else (where, self.where)

@@ -62,7 +62,7 @@ def stream(
     buffer: str | float = "64 MB",
     until_idle: str | float | None = None,
 ) -> Stream:
-    """Return a source of rows that come while the run goes on; memory stays bounded, whoever is faster.
+    """Return a source of rows that come while the run goes on; memory stays bounded, whether the producer or the run is faster.
 
     Parameters
     ----------

@@ -204,7 +204,7 @@ class ProcessesEngine:
         return tuple(message)
 
     def _bring(self, launch: Launch) -> tuple[dict[int, Any], dict[int, int], list[Parcel]]:
-        """Say how inputs that the worker lacks travel: small ones along with the launch, others by the numbers of parcels."""
+        """Say how inputs that the worker lacks travel: small ones along with the launch, large ones by the numbers of parcels."""
         along: dict[int, Any] = {}
         numbers: dict[int, int] = {}
         parcels: list[Parcel] = []
@@ -434,7 +434,7 @@ class ProcessesEngine:
         connection.process.close()
 
     def stop(self) -> None:
-        """Let idle workers close their files, end all others, and leave nothing behind."""
+        """Let idle workers close their files, end all busy ones, and leave nothing behind."""
         try:
             if self._supervisor is not None and self._supervisor.alive and self._selector is not None:
                 with contextlib.suppress(EngineError):  # of a worker that broke: nothing is at stake any more

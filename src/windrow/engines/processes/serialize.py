@@ -160,7 +160,7 @@ def _cached(function: Any, parameters: dict[str, Any]) -> Any:
 
 
 def _cached_property(function: Any, name: str | None) -> Any:
-    """Make the property of a class again; the class is filled when it exists, so nobody else tells it its name."""
+    """Make the property of a class again; the class is filled when it exists, so Python does not tell it its name."""
     made = functools.cached_property(function)
     made.attrname = name
     return made

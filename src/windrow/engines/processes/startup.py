@@ -47,7 +47,7 @@ def preload() -> list[str]:
 
 
 def preload_for_tasks(workers: int) -> list[str]:
-    """The same for workers that may or may not need what this process has loaded, as nobody knows what tasks will do.
+    """The same for workers that may or may not need what this process has loaded, as what tasks will do is not known.
 
     A few workers import what they need at the same time, and only that: all of it took 1.5 s before the first task. Many
     would read the same files at once, and each would have a copy in memory.

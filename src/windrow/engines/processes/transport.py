@@ -2,7 +2,7 @@
 
 A parcel is a short head and a body: the pickle, then the buffers of arrays, which pickle protocol 5 keeps apart. Bodies
 above ``IN_SOCKET`` bytes are written once into a memory file without a name, sealed, and the file descriptor is sent; the
-receiver maps it privately, so that arrays can be written to and nobody else sees it, and no copy is made. The memory is
+receiver maps it privately, so that arrays can be written to and no other process sees it, and no copy is made. The memory is
 gone when the last array is. A process that is killed at any point leaves nothing behind, since nothing has a name.
 
 A link never waits for the other side to read while the socket is non-blocking: what does not fit stays in its queue.
@@ -64,11 +64,11 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 
 
 class _Garbled(Exception):
-    """What came is no parcel: somebody else wrote to the socket."""
+    """What came is no parcel: another program wrote to the socket."""
 
 
 class Parcel:
-    """Something packed; may be sent over several links. Its memory file is closed when nobody has it any more."""
+    """Something packed; may be sent over several links. Its memory file is closed with the last reference to it."""
 
     __slots__ = ("__weakref__", "bytes", "data", "file")
 
@@ -81,7 +81,7 @@ class Parcel:
             weakref.finalize(self, _close, file)
 
     def body(self) -> memoryview:
-        """Give what is in it, to be looked at: mapped for as long as somebody has it."""
+        """Give what is in it, to be looked at: mapped for as long as a reference to it is kept."""
         if self.file < 0:
             return memoryview(self.data)[len(self.data) - self.bytes :]
         return _map_private(self.file, self.bytes, writable=False)
@@ -181,7 +181,7 @@ class Arrival(NamedTuple):
     file: _KeptFile | Parcel | None = None  #: of what is mapped more than once
 
     def fresh(self) -> memoryview:
-        """Give what came to somebody who may write to it: nobody else sees that."""
+        """Give what came to a caller that may write to it: no other process sees that."""
         if self.file is None:
             return self.spare.pop() if self.spare else memoryview(bytearray(self.body))
         return _map_private(self.file.file, self.bytes)
@@ -242,7 +242,7 @@ class Link:
         self._queue.append(parcel)
 
     def send(self, parcel: Parcel) -> bool:
-        """Send a parcel after all others; False if something is left that the socket did not take."""
+        """Send a parcel after all earlier ones; False if something is left that the socket did not take."""
         self._queue.append(parcel)
         return self.flush()
 

@@ -55,7 +55,7 @@ class _DriverGone(Exception):
 
 
 class _Listening:
-    """Hearing the driver while a task runs: what others wait for need not wait for the end of a long one.
+    """Hearing the driver while a task runs: what other workers wait for need not wait for the end of a long one.
 
     Inside of this context a thread takes the worker's turn at the link now and then.
     """
@@ -248,7 +248,7 @@ class ProcessWorker:
         )
 
     def _release(self, attempt: int, name: str, value: Any) -> None:
-        """Send an output of a task that goes on at once: it was released because others wait for it."""
+        """Send an output of a task that goes on at once: it was released because other tasks wait for it."""
         self._outputs[name, attempt] = value
         report = messages.ReportMessage(messages.RELEASED_OUTPUT, attempt, ((name, estimate_bytes(value)),))
         if is_small(value):
@@ -285,7 +285,7 @@ class ProcessWorker:
         return _opened(self._outputs, key)
 
     def _give_inputs(self, message: messages.LaunchMessage) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-        """Give what a task reads, and the positions of what is its own: what others read too is mapped, where it can be."""
+        """Give what a task reads, and the positions of what is its own: what other tasks read too is mapped, where it can be."""
         values, mine = [], message.mine
         for position, key in enumerate(message.inputs):
             if message.payload is None and position not in message.mine and self._is_stored(key):
@@ -296,7 +296,7 @@ class ProcessWorker:
         return tuple(values), mine
 
     def _is_stored(self, key: tuple[str, int]) -> bool:
-        """Whether an output is packed here and can be mapped; a large one of a known kind is now, as others will read it."""
+        """Whether an output is packed here and can be mapped; a large one of a known kind is now, as other tasks will read it."""
         thing = self._outputs[key]
         if type(thing) is Arrival:
             return thing.file is not None and thing.bytes - thing.pickled >= MAPPED
@@ -329,7 +329,7 @@ class ProcessWorker:
             return attempt in self._cancelled
 
     def _answer(self) -> None:
-        """While a task goes on: give back what waits behind it and was called off, and send what others wait for."""
+        """While a task goes on: give back what waits behind it and was called off, and send what other workers wait for."""
         while self._link.readable():
             self._read()
         inbox = self._inbox
@@ -423,7 +423,7 @@ class ProcessWorker:
             self._inbox.append(command)
 
     def _read_launch(self, message: messages.LaunchMessage) -> messages.LaunchMessage:
-        """Take a launch: what was brought for it is there for others too, whatever becomes of it."""
+        """Take a launch: what was brought for it is there for later tasks too, whatever becomes of it."""
         self._waiting.add(message.attempt)
         if not isinstance(message.plan, int):
             number, plan = message.plan

@@ -2,7 +2,7 @@
 
 Everybody who uses a shared thing gets the same share of it, and what it gives in all depends on how
 many they are. So one clock per thing is enough: it shows how much each of its users has got since
-it was idle. Who comes in is done when the clock has moved on by his amount, whatever others do
+it was idle. A reader is done when the clock has moved on by its amount, whatever other readers do
 meanwhile; who is next is the top of a heap (the virtual time of fair queueing: Demers, Keshav and
 Shenker 1989, doi:10.1145/75247.75248). Each coming and going costs the logarithm of the users.
 """

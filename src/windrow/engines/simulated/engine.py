@@ -1,4 +1,4 @@
-"""The engine of virtual time: workers that compute nothing, on a clock that nobody waits for.
+"""The engine of virtual time: workers that compute nothing, on a clock that needs no waiting.
 
 The same scheduler and the same loop run on it: ``run(scheduler, engine, ..., clock=engine.clock)``. Everything comes from a model and
 a seed, so two runs are the same to the last bit. The driver is charged for every event and command, as 256 workers would be free

@@ -30,7 +30,7 @@ _SECTIONS = ("device", "workload", "driver", "fleet", "cores")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _InputsSection:
-    """The keys of a workload that are about its inputs; the others are about costs."""
+    """The keys of a workload that are about its inputs; the other keys are about costs."""
 
     category: str
     inputs: int

@@ -27,7 +27,7 @@ _idle: list[Supervisor] = []  #: at most one
 
 
 def borrow(preload: Sequence[str]) -> Supervisor:
-    """Give a supervisor that nobody else has: the one that was kept, or a new one that was not started yet."""
+    """Give a supervisor that no other engine has: the one that was kept, or a new one that was not started yet."""
     with _lock:
         found = _idle.pop() if _idle else None
     if found is not None and not found.is_usable():

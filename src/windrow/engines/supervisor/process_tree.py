@@ -65,7 +65,7 @@ def look(pid: int) -> Process | None:
 
 
 def children(pid: int) -> list[int]:
-    """The children of all threads of a process, ended ones that nobody waited for included."""
+    """The children of all threads of a process, ended ones that were not waited for included."""
     if not _kernel_lists_children():
         return [process.pid for process in _everybody() if process.parent == pid]
     found: list[int] = []
@@ -150,7 +150,7 @@ def send_signal(process: Process, number: int) -> bool:
 def end_all(find: Callable[[], Iterable[int]]) -> int:
     """Stop all that ``find`` finds, until it finds no new ones, then kill them; return how many.
 
-    A stopped process forks no more: nobody slips through between finding and killing. They may
+    A stopped process forks no more: no child slips through between finding and killing. They may
     take a moment to be gone: call it until it returns 0.
     """
     seen: dict[int, Process] = {}

@@ -198,7 +198,7 @@ class _Server:
         self._own = set(children(os.getpid()))  # a module that was imported may have started something
 
     def serve(self) -> None:
-        """Work until the driver says stop or is gone; then leave nobody behind."""
+        """Work until the driver says stop or is gone; then leave no process behind."""
         self._tell("ready")
         while not self._ending and os.getppid() == self._driver:
             for fd, _ in self._poll.poll(self._wait_ms()):

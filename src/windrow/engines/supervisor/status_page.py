@@ -35,7 +35,7 @@ class AttemptStatus(NamedTuple):
 
 
 class StatusPage:
-    """One worker's page. ``create`` makes one; the others attach to its ``fd``."""
+    """One worker's page. ``create`` makes one; other processes attach to its ``fd``."""
 
     def __init__(self, fd: int, bell: int = -1) -> None:
         self.fd = fd  #: for handing the page on; -1 after ``close_fd``

@@ -4,7 +4,7 @@ Showing rows to all cuts costs what all steps cost, which is too much where a ro
 cut saw it let pass is known for nothing: HEP-Frame decides from just that (A. Pereira and A. Proença, "HEP-Frame: Improving
 the efficiency of pipelined data transformation & filtering for scientific analyses", sec. 3). Rows are drawn as if cuts were
 independent, and then weighed so that in every order that ran each cut passes the share of rows that it did pass there
-(W. E. Deming and F. F. Stephan 1940, doi:10.1214/aoms/1177731829): what two orders say of a cut tells how it depends on others.
+(W. E. Deming and F. F. Stephan 1940, doi:10.1214/aoms/1177731829): what two orders say of a cut tells how it depends on other cuts.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Checkpoints:
         return spent_s >= self.next_s
 
     def wait(self, spent_s: float) -> None:
-        """Nobody has thought: look again after the same time."""
+        """No plan was made: look again after the same time."""
         self.next_s = spent_s + self.period_s
 
     def passed(self, spent_s: float, *, changed: bool) -> None:

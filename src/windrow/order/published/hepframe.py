@@ -12,7 +12,7 @@ What was left open, and how it is read here:
   later, hence 0.7 * (1 - discarded) + 0.3 * time / longest time; the shares are the user's to tune (``filtering``).
 - *Heavy and weakly filtering.* No threshold is given. Heavy takes ``heavy`` times the median, weakly filtering
   discards less than the median. Such a proposition waits for all that do not wait, by dependencies, for one of its kind;
-  in the paper's figure 5 it waits for all others.
+  in the paper's figure 5 it waits for all other propositions.
 - *The barrier.* It keeps cores from starting a level of an element too early. Where all rows of a block take a step
   together, going level by level is all there is to it.
 - *Propositions* that depend on a column which another step makes: see ``windrow.order.published.propositions``.

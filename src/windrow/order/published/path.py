@@ -94,7 +94,7 @@ def _rank(seconds: float, one: Proposition) -> float:
 
 
 def _least_seconds(situation: Situation, found: Mapping[str, Proposition]) -> dict[str, float]:
-    """Seconds of each proposition when all that others need as well is made."""
+    """Seconds of each proposition when all that other propositions need as well is made."""
     least = {}
     for name, one in found.items():
         others = frozenset[str]().union(*(other.made for other in found.values() if other is not one))

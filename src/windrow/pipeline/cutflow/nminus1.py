@@ -1,4 +1,4 @@
-"""N-1 tables: for each cut of a region, the rows that pass all the others, weighted by all weights.
+"""N-1 tables: for each cut of a region, the rows that pass all other cuts, weighted by all weights.
 
 A cut that later steps rely on cannot be left out: its line then says which step fails without it.
 """

@@ -75,7 +75,7 @@ class WrittenRegion:
         return undefined, nan
 
     def ends_as_written(self, order: Order) -> bool:
-        """Say whether the last cut that ran stands below the weights of the last written line, and no others."""
+        """Say whether the last cut that ran stands below the weights of the last written line, and no other weights."""
         ran, written = cuts_in(order, self.cuts), cuts_in(self.order, self.cuts)
         return bool(ran) and self._weights_above(order, ran[-1]) == self._weights_above(self.order, written[-1])
 

@@ -247,7 +247,7 @@ class _Look:
         )
 
     def _showing(self, regions: Mapping[str, Sequence[str | None]]) -> Definition:
-        """Return a definition in which the same regions need the steps that are looked at, and no others."""
+        """Return a definition in which the same regions need the steps that are looked at, and no other steps."""
         steps = {
             name: step for name, step in self.definition.steps.items() if step.kind == "column" or name in self.steps
         }

@@ -81,7 +81,7 @@ def _value(value: Any) -> str:
 
 
 def sparkline(histogram: Any, width: int = 140, height: int = 28) -> str:
-    """Draw a 1-D histogram as a small inline SVG; nothing for others."""
+    """Draw a 1-D histogram as a small inline SVG; nothing for more dimensions."""
     if histogram.ndim != 1 or not histogram.axes[0].size:
         return ""
     values = np.asarray(histogram.values(), dtype=np.float64)

@@ -67,7 +67,7 @@ class Ledger:
 
     @property
     def missing(self) -> int:
-        """Rows nobody got to."""
+        """Rows that were not processed."""
         return self._rows("missing")
 
     @property
@@ -86,7 +86,7 @@ class Ledger:
         return tuple(entry for entry in self.entries if entry.state != "done")
 
     def summary(self) -> str:
-        """Say in a sentence how many rows are done and what is wrong with the others."""
+        """Say in a sentence how many rows are done and what is wrong with the rest."""
         text = f"{self.done:,} of {self.total:,} rows done"
         if self.failed:
             text += f", {self.failed:,} failed"

@@ -72,7 +72,7 @@ def keep(result: Result, rundir: str | os.PathLike[str] | RunDirectory) -> tuple
 def load(path: str | os.PathLike[str]) -> Result:
     """Return the result that a run left in its directory; ``path`` may also be the result file itself.
 
-    A result is a pickle: it is read only where nobody but you can have changed it.
+    A result is a pickle: it is read only where you alone can have changed it.
     """
     place = Path(path)
     if place.is_dir():
@@ -114,7 +114,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _absolute(item: Input) -> Any:
-    """Say where a local file is from anywhere: a result may be loaded by somebody who stands in another directory."""
+    """Say where a local file is from anywhere: a result may be loaded from another directory."""
     facts = {field.name: getattr(item, field.name) for field in fields(item)}
     if item.format != "arrays" and not is_remote(str(item.location)):
         facts["location"] = os.path.abspath(item.location)  # noqa: PTH100 - keeps what ".." means

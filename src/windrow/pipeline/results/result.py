@@ -153,7 +153,7 @@ class Result(Mapping[str, Any]):
         return self._values(self._by_region(name, found, rest))
 
     def _values(self, chosen: Any, others: str = "") -> Any:
-        """Look up what was chosen; raises if a value was lost, also among others: they would look like all there is."""
+        """Look up what was chosen; raises if a value was lost, also one of several: the rest would look like all there is."""
         if isinstance(chosen, dict):
             others = "; ask for the others by region and dataset"
             return {key: self._values(inner, others) for key, inner in chosen.items()}

@@ -1,7 +1,7 @@
 """How a run begins: with everything to do, or with what an earlier run in the same directory left done.
 
 What was written down counts where the file is the same, all of its rows are asked for, and the digest of a product is the
-one it has now. All else is run: for the rows and the products that are missing, and no others.
+one it has now. All else is run: for the rows and the products that are missing, and for nothing else.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def outcome_so_far(scheduler: Scheduler, rows: RowFeeder, collector: Collector) 
 
 
 def _copied(partial: Partial) -> Partial:
-    """Copy the outputs, which a user's merge may change, and so may whoever gets the result."""
+    """Copy the outputs, which a user's merge may change, and so may the user."""
     nodes: Nodes[Leaf] = Nodes()
     for node, leaf in partial.nodes.values.items():
         outputs = {key: Value(deepcopy(one.value), one.merge) for key, one in leaf.outputs.items()}

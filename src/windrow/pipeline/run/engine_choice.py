@@ -161,7 +161,7 @@ class EngineChoice:
         return ReadAhead(FixedSplit(*self.split), self.workers, memory)
 
     def shape(self, shape: ShapePolicy) -> ShapePolicy:
-        """Let workers have more to do at a time where something is to be read ahead, less while others may still come."""
+        """Let workers have more to do at a time where something is to be read ahead, less while more may still come."""
         if self.kind == "inline" and self.may_switch:
             return CappedUntilReordered(shape, lambda _: None if self.switched else WHILE_ALONE_S)
         return _Deeper(shape, self) if self.kind == "threads" else shape

@@ -63,7 +63,7 @@ class PipelineWorkload:
     """A pipeline over a source, as engines see it.
 
     An input of the scheduler is an input of the source, unless ``feeds`` says otherwise: what is continued may lack
-    some products in some rows and other products in others.
+    some products in some rows and other products in other rows.
     """
 
     def __init__(

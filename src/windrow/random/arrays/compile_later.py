@@ -1,7 +1,7 @@
 """When loops are compiled: in the background, once so much was made in NumPy that it pays.
 
-Whoever has a loop gives a check, which compares its bits with NumPy's here, on this machine; a loop that
-fails it is never used. So nobody can tell from the numbers which of the two made them.
+With a loop comes a check, which compares its bits with NumPy's here, on this machine; a loop that
+fails it is never used. So the numbers do not tell which of the two made them.
 """
 
 from __future__ import annotations

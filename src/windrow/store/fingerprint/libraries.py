@@ -205,7 +205,7 @@ class Missing(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A module of the user's that is loaded when the code runs, and not before: nobody knows what will be used of it."""
+    """A module of the user's that is loaded when the code runs, and not before: what will be used of it is not known."""
 
     name: str
 
@@ -271,7 +271,7 @@ def absolute(name: str, names: Mapping[str, Any]) -> str:
 
 
 def imported(name: str) -> Any:
-    """Return what an import would give; of a library the same, whether somebody has loaded it or not."""
+    """Return what an import would give; of a library the same, whether it is loaded or not."""
     module = sys.modules.get(name)
     if module is not None:
         return _or_library(module, name) if issubclass(type(module), ModuleType) else module

@@ -1,4 +1,4 @@
-"""Random numbers that nobody has chosen: from a state that all share, a generator without a seed, or the system.
+"""Random numbers without a chosen seed: from a state that all share, a generator without a seed, or the system.
 
 Known by what the code reaches, not by what it is called there. In doubt it draws: that costs time, and no answers.
 """
@@ -63,7 +63,7 @@ _OF_TORCH = (
 
 
 def draw_of(value: Any) -> str:
-    """Say how something takes random numbers that nobody has chosen, if it is used in any way; nothing if it does not."""
+    """Say how something takes random numbers without a chosen seed, if it is used in any way; nothing if it does not."""
     kind = type(value)
     if id(value) in _SYSTEMS:
         return f"asks the system for random numbers ({_SYSTEMS[id(value)]})"

@@ -298,7 +298,7 @@ def _label(shape: Shape) -> bytes:
 
 
 def _is_short(shape: Shape) -> bool:
-    """Whether the items of a value are named one by one: in a set there is no telling, and nobody reads a thousand."""
+    """Whether the items of a value are named one by one: in a set there is no telling, and a thousand are too many to read."""
     if shape.label == "dict" and any(type(key) not in (str, int, bool) for key in shape.children[::2]):
         return False
     return 0 < len(shape.children) <= PARTS and not shape.is_set

@@ -195,7 +195,7 @@ def command(function: Callable[..., Any] | None = None, /, **options: Unpack[Com
     Options
     -------
     shell
-        Another one than bash: a name or path. Others are run with ``-e -u``; a failure inside a pipe is theirs to notice.
+        Another one than bash: a name or path. Other shells are run with ``-e -u``; a failure inside a pipe is theirs to notice.
     env
         Variables of the environment to set.
     log

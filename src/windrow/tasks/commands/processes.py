@@ -65,7 +65,7 @@ def in_worker() -> bool:
 
 
 def new_mark() -> str:
-    """Give the mark of a new command, and see to it that somebody guards it."""
+    """Give the mark of a new command, and see to it that a guard watches it."""
     return f"{_guarded(os.getpid())}.{next(_numbers)}."
 
 
@@ -142,7 +142,7 @@ class CommandProcesses:
         return torn
 
     def take_in(self) -> None:
-        """Take in the ends of what a worker has adopted, as it does with all that others leave behind: nobody else would."""
+        """Take in the ends of what a worker has adopted, as it does with all orphans: no other process would."""
         if not in_worker():
             return
         leader = self._leader.pid

@@ -200,7 +200,7 @@ class _RunningCommand:
         return True
 
     def _has_ended_well(self) -> bool | None:
-        """Whether the shell has ended well; None if it has failed, and nobody needs what it left."""
+        """Whether the shell has ended well; None if it has failed, and what it left is not needed."""
         ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:
             return False

@@ -73,7 +73,7 @@ def _kind(annotation: Any) -> FileKind | None:
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
-    """Give annotations as they are meant, also where they are kept as text; others than ours need not make sense."""
+    """Give annotations as they are meant, also where they are kept as text; those of other packages need not make sense."""
     found: dict[str, Any] = dict(getattr(function, "__annotations__", None) or {})
     found.pop("return", None)
     for name, annotation in found.items():

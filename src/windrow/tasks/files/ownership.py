@@ -1,6 +1,6 @@
 """Marks on what tasks have put into place: a directory that is replaced as a whole must not take anybody else's files with it.
 
-They are where the files are, so that any session knows them, whatever store it has, and where nobody meets them: in
+They are where the files are, so that any session knows them, whatever store it has, and where users do not meet them: in
 extended attributes. A directory has the names of all files that its task made; each mark has the number of what it is on,
 which a copy does not have, and the name of the task. Where there are no such attributes, a hidden file beside a directory
 has the names, also of single files that tasks put into it later.
@@ -41,7 +41,7 @@ class Mark(NamedTuple):
 
 
 def mark_file(path: str, target: str, task: str) -> None:
-    """Mark a file that a task made and that goes to ``target``; not one with other names, which may be somebody's input."""
+    """Mark a file that a task made and that goes to ``target``; not one with other names, which may be an input of the user's."""
     status = os.lstat(path)
     if status.st_nlink > 1 or _set_attribute(path, Mark(status.st_ino, status.st_mtime_ns, task, [])):
         return
@@ -55,7 +55,7 @@ def mark_file(path: str, target: str, task: str) -> None:
 
 
 def mark_directory(path: str, target: str, task: str, without: Collection[str] = ()) -> None:
-    """Mark a directory that a task made and that goes to ``target``, but for files ``without``, which somebody else made."""
+    """Mark a directory that a task made and that goes to ``target``, but for files ``without``, which no task made."""
     names = [one for one in names_in(path) if one not in without]
     times = [os.lstat(os.path.join(path, one)).st_mtime_ns for one in names]
     mark = Mark(os.stat(path).st_ino, max(times, default=0), task, names)

@@ -135,7 +135,7 @@ def check_promised(going: RunningCall, read: Read, path: str) -> list[Stamp]:
 def _note(going: RunningCall, read: Read, path: str) -> None:
     """Note what files are like: of those that tasks make the lineage of a call says no more than who does.
 
-    Their maker may run again, in another session, and make others: under the same key, as its inputs are the same. Beside
+    Their maker may run again, in another session, and make other ones: under the same key, as its inputs are the same. Beside
     them may be what was made along with them, or was left by earlier runs.
     """
     by_claims = read.given.kind.pattern or (read.maker is None and read.claims[0].shape != "file")

@@ -74,7 +74,7 @@ class FileTable:
             calling.around.append(FileWork(self._token, os.getcwd(), tuple(reads), tuple(writes), later))
 
     def publish(self, calling: Call) -> None:
-        """Put into place what a call has made while others read the former files."""
+        """Put into place what a call has made while other tasks read the former files."""
         publish(self._token, calling.id, calling.name, self._written[calling])
 
     def submitted(self, calling: Call) -> None:

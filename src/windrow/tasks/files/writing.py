@@ -239,7 +239,7 @@ class _Attempt:
             replace(making.own, making.target, task)
 
     def _note_beside(self, source: str, target: str, declared: Collection[str] = ()) -> None:
-        """Note what goes into place and is no declared output: it is missed too, if somebody removes it."""
+        """Note what goes into place and is no declared output: it is missed too, if it is removed."""
         whole = os.path.islink(source) or not os.path.isdir(source)
         names = [""] if whole else names_in(source)
         found = [one for one in names if os.path.join(source, one) not in declared]
@@ -308,7 +308,7 @@ def _matching_files(making: _Making) -> tuple[list[str], str]:
 
 
 def tell_finally(value: Any, names: Mapping[str, str]) -> Any:
-    """Put final names where private ones are in what a body returns or releases: others know the files by those.
+    """Put final names where private ones are in what a body returns or releases: the program knows the files by those.
 
     Bodies like to return the paths they were given, or found, or a text that has them.
     """
@@ -389,7 +389,7 @@ def _replace_directory(source: str, target: str) -> None:
 
 
 def _exchange(one: str, other: str) -> bool:
-    """Exchange two directories in one step, where the system can: nobody ever finds none there."""
+    """Exchange two directories in one step, where the system can: there is one at every moment."""
     function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if function is None:
         return False

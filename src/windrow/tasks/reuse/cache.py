@@ -1,7 +1,7 @@
 """Reuse of results: identical calls of a session are one task, and results of earlier runs are taken from the store.
 
 A call is known by its lineage. A result that is found becomes futures that are done at once, whose values are read when
-somebody asks; nothing is submitted, so that all that led to it need not be there either.
+they are asked for; nothing is submitted, so that all that led to it need not be there either.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class Reuse:
             self._look_at = 2 * len(self._missed) + _LOOK_AFTER
 
     def submitting(self, record: Call, futures: list[Future]) -> None:
-        """A call is being made: whoever makes the same one is given its futures."""
+        """A call is being made: the same call made again is given its futures."""
         assert record.key is not None
         self._known[record.key] = record
         self._held.update(futures)
@@ -347,7 +347,7 @@ def _given(record: Call, futures: list[Any]) -> Any:
 
 
 class KeptFuture(Future):
-    """The future of a result that an earlier run has kept: done, and its value read when somebody asks."""
+    """The future of a result that an earlier run has kept: done, and its value read when it is asked for."""
 
     def __init__(self, session: Session, record: Call, output: str, value: KeptValue, size: int) -> None:
         super().__init__(session, record, output)
@@ -459,7 +459,7 @@ class ReusedFiles:
         return [one.call for one in (*makers_of_paths(calling), *by_path)]
 
     def are_being_made(self, calling: Call) -> bool:
-        """Whether a task of the session is about to make a file that a call reads: nobody knows what that will be like."""
+        """Whether a task of the session is about to make a file that a call reads: what that will be like is not known."""
         return bool(calling.declared.files) and any(one.state != "done" for one in self.makers(calling))
 
     def are_as_read(self, calling: Call, entry: Entry) -> bool:
@@ -481,7 +481,7 @@ class ReusedFiles:
         return False
 
     def are_there(self, calling: Call, entry: Entry, key: str) -> bool:
-        """Whether all that a call writes is there as it left it, and nobody is about to write it."""
+        """Whether all that a call writes is there as it left it, and no task is about to write it."""
         stamps = still_there(entry)
         if stamps is None:
             return False

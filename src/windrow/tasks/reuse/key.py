@@ -192,7 +192,7 @@ def lineage_of(future: Future) -> str:
 
 
 def _refuse_what_has_no_result(call: Call) -> None:
-    """Refuse calls that do more than give values, or may give others."""
+    """Refuse calls that do more than give values, or may give other values."""
     declared, session = call.declared, call.session
     if declared.inout or any(one.reads and one.writes for one in declared.files.values()):
         raise NotReusable("it changes what it is given")

@@ -28,7 +28,7 @@ Outputs = Mapping[str, Mapping[tuple[str, str | None, str], Any]]
 
 
 def is_data(metadata: Mapping[str, Any]) -> bool | None:
-    """Say whether a dataset was measured rather than simulated; None where nobody says."""
+    """Say whether a dataset was measured rather than simulated; None where the metadata do not say."""
     known = {str(key).lower().replace("_", ""): value for key, value in metadata.items()}
     for key, measured in (("ismc", False), ("issimulation", False), ("isdata", True)):
         value = known.get(key)

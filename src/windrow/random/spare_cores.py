@@ -29,41 +29,33 @@ class _Spare:
     """The cores that are left over, as threads which wait for something to make."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._cores = 0
-        self._busy = 0
         self._pool: ThreadPoolExecutor | None = None
+        self._free = threading.Semaphore(0)
 
     def grant(self, cores: int) -> None:
         """Use so many threads from now on; those there are end when they are idle."""
-        with self._lock:
-            if cores == self._cores:
-                return
-            self._cores = max(cores, 0)
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(wait=False)
+        before, self._pool = self._pool, None
+        if before is not None:
+            before.shutdown(wait=False)
+        self._free = threading.Semaphore(max(cores, 0))
+        if cores > 0:
+            self._pool = ThreadPoolExecutor(cores, "windrow-random")
 
     def submit(self, work: Callable[[], Any]) -> Future[Any] | None:
         """Begin some work; None if every core has some already."""
-        with self._lock:
-            if self._busy >= self._cores:
-                return None
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._cores, "windrow-random")
-            self._busy += 1
-            future = self._pool.submit(work)
-        future.add_done_callback(self._done)
+        free, pool = self._free, self._pool
+        if pool is None or not free.acquire(blocking=False):
+            return None
+        try:
+            future = pool.submit(work)
+        except RuntimeError:  # it was shut down meanwhile
+            return None
+        future.add_done_callback(lambda _: free.release())
         return future
-
-    def _done(self, _: Future[Any]) -> None:
-        with self._lock:
-            self._busy -= 1
 
     def after_fork(self) -> None:
         """Begin again in a child, which has none of the threads."""
-        self._lock = threading.Lock()
-        self._pool, self._busy, self._cores = None, 0, 0
+        self._pool = None
 
 
 _SPARE = _Spare()

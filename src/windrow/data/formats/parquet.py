@@ -206,8 +206,8 @@ class Leaf:
     whole: Any = None  #: Arrow's type of ``top``
 
 
-def find_leaves(schema: Any, stored: Any) -> dict[str, Leaf]:
-    """Return the columns by the names a user writes, in file order."""
+def find_leaves(schema: Any, stored: Any = None) -> dict[str, Leaf]:
+    """Return the columns by the names a user writes, in file order; ``stored`` is the schema of the file, if there is one."""
     found: dict[str, Leaf] = {}
     first = 0
     for written in schema:
@@ -216,7 +216,7 @@ def find_leaves(schema: Any, stored: Any) -> dict[str, Leaf]:
             first += _width(field.type)
             continue
         for leaf in _expand(field, field.name, field.name, (), False, False, first):
-            paths = tuple(stored.column(index).path for index in leaf.indices)
+            paths = tuple(stored.column(index).path for index in leaf.indices) if stored is not None else ()
             found.setdefault(leaf.name, replace(leaf, paths=paths, whole=field.type))
         first += _width(field.type)
     return found

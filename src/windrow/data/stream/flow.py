@@ -355,17 +355,8 @@ def _from_arrow(batch: Any) -> dict[str, Any]:
     from windrow.data.formats.parquet import convert, find_leaves
 
     table = pa.table(batch)
-    leaves = find_leaves(table.schema, _InMemory())
+    leaves = find_leaves(table.schema)
     return {name: convert(leaf, table) for name, leaf in leaves.items()}
-
-
-class _InMemory:
-    """Stands for the stored columns of a file, whose paths do not matter in memory."""
-
-    path = ""
-
-    def column(self, index: int) -> _InMemory:  # noqa: ARG002 - all are alike
-        return self
 
 
 class Columns:

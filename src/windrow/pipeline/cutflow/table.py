@@ -11,7 +11,7 @@ import csv
 import io
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -65,20 +65,8 @@ class Line:
         return f"!{self.name}" if self.inverted else self.name
 
     def as_dict(self) -> dict[str, Any]:
-        kept = (
-            "kind",
-            "entered",
-            "passed",
-            "passed_error",
-            "sampled",
-            "sumw",
-            "sumw_sampling",
-            "undefined",
-            "nan",
-            "applies",
-        )
+        found = {name: value for name, value in asdict(self).items() if name not in ("name", "inverted", "sumw2")}
         interval = list(self.interval or (self.passed, self.passed))
-        found = {name: getattr(self, name) for name in kept}
         return {"cut": self.label, **found, "interval": interval, "sumw_error": self.error}
 
 

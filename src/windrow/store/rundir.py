@@ -127,10 +127,6 @@ class RunDirectory:
     def log(self) -> Path:
         return self.path / EVENTS
 
-    @property
-    def report(self) -> Path:
-        return self.path / REPORT
-
     def write_manifest(self, facts: dict[str, Any]) -> None:
         """Write what is known of the run; keys that are there already are kept unless given anew."""
         known = self.read_manifest() if is_run_directory(self.path) else {}

@@ -92,6 +92,7 @@ class EngineChoice:
     row_s: Mapping[str, float] = field(default_factory=dict)  #: of steps that were tried, without what every call takes
     compiled: Collection[str] = ()  #: steps that are
     _then: str = "processes"  #: what it changes over to
+    _foreseen: bool = False  #: first rows have shown that the run takes long
     _switching: SwitchingEngine | None = None
     _setup: ReadAhead | None = None
 
@@ -117,6 +118,8 @@ class EngineChoice:
 
         def reason(used: Measurement, now: float) -> str:
             watch.add(used, now)
+            if self._foreseen and (long := self._long(rows)):
+                return long
             if self.crowded and kept.is_warm() and (_left_s(rows) or 0.0) > HAND_OVER_S:
                 return self.crowded
             return watch.change(now, lambda: _left_s(rows), lambda: _from_disk() - before > LITTLE)
@@ -125,8 +128,9 @@ class EngineChoice:
         return self._switching
 
     def foresee_long(self) -> None:
-        """Have processes prepared that one worker will be changed for."""
-        if self.kind == "inline" and self.may_switch and not self._is_compiled() and not kept.is_warm():
+        """Have processes prepared that one worker or threads will be changed for."""
+        self._foreseen = self.may_switch and (self.kind == "inline" or not self._is_compiled())
+        if self._foreseen and not self._is_compiled() and not kept.is_warm():
             kept.warm(self._preload())
 
     def _is_compiled(self) -> bool:
@@ -143,11 +147,13 @@ class EngineChoice:
         return threads
 
     def _long(self, rows: RowFeeder) -> str:
-        """Say why one worker is not enough for data that is small: its rows take long."""
+        """Say why one worker, or threads that may wait for each other, are not enough: rows take long."""
         left_s = _left_s(rows, sum(self.row_s.values()) or math.inf)
         if left_s is None or left_s < min(LONG_S, LONG_WARM_S if kept.is_warm() else LONG_S) or self.changes_globals():
             return ""
-        return f"rows take long, and some {left_s:.0f} s were still to go on one worker"
+        return (
+            f"rows take long, and some {left_s:.0f} s were still to go on {'one worker' if self.after else 'threads'}"
+        )
 
     def _ahead(self, before: int) -> ReadAhead | None:
         memory = int(AHEAD_SHARE * granted_memory(os.environ)) or AHEAD_BYTES
@@ -164,7 +170,12 @@ class EngineChoice:
         """Let workers have more to do at a time where something is to be read ahead, less while more may still come."""
         if self.kind == "inline" and self.may_switch:
             return CappedUntilReordered(shape, lambda _: None if self.switched else WHILE_ALONE_S)
-        return _Deeper(shape, self) if self.kind == "threads" else shape
+        if self.kind == "threads":
+            short = CappedUntilReordered(
+                shape, lambda _: WHILE_ALONE_S if self._foreseen and not self.switched else None
+            )
+            return _Deeper(short, self)
+        return shape
 
     @property
     def depth(self) -> int:

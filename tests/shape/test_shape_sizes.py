@@ -236,3 +236,10 @@ def test_parts_until_the_order_is_decided_may_be_one_row() -> None:
     long = affine(0.0, 1.0, [1, 2])
     assert CappedUntilReordered(Guided(), lambda _: 0.1).rows(request(parts=True, costs=long)) == 1
     assert CappedUntilReordered(Guided(), lambda _: 0.1).rows(request(costs=long)) == 1000
+
+
+def test_first_tasks_are_one_unit_unless_their_cost_is_known_from_an_earlier_run() -> None:
+    costs = {"data": affine(1e-3, 1e-7, [1000, 10_000])}
+    first = request(known=2_000_000, unit=200_000, category="data", workers=2)
+    assert CappedUntilReordered(Guided(), lambda _: 0.1, {}).rows(first) == 200_000
+    assert CappedUntilReordered(Guided(costs), lambda _: 0.1, costs).rows(first) >= 1_000_000

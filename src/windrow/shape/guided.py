@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from windrow.shape.costs import enough_rows, rows_within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from windrow.core.policies import ShapePolicy, ShapeRequest
     from windrow.core.records import CostSums, StepCost
@@ -101,9 +101,12 @@ class CappedUntilReordered:
     Those that run before it gain nothing from it.
     """
 
-    def __init__(self, shape: ShapePolicy, most_s: Callable[[str], float | None], *, one_unit: bool = False) -> None:
+    def __init__(
+        self, shape: ShapePolicy, most_s: Callable[[str], float | None], remembered: Container[str] | None = None
+    ) -> None:
         self._shape = shape
-        self._one_unit = one_unit  #: tasks have one unit while nothing is known of their cost
+        #: categories whose cost is known from an earlier run; tasks of others have one unit at first, unless it is None
+        self._remembered = remembered
         self._most_s = most_s  #: category -> seconds of a task at most; None: no limit
 
     def rows(self, request: ShapeRequest) -> int:
@@ -114,7 +117,8 @@ class CappedUntilReordered:
             return rows
         if not costs.rows_in:
             # What it teaches comes too late for all that is under way by then.
-            return min(rows, request.unit) if self._one_unit else rows
+            known = self._remembered is None or request.category in self._remembered
+            return rows if known else min(rows, request.unit)
         return max(int(min(rows, rows_within(request, costs, most))), 1 if request.parts else request.unit)
 
     def window(self, task_s: float | None) -> int:

@@ -139,7 +139,7 @@ class _Run:
         shape = (
             Fixed(chunk)
             if chunk
-            else CappedUntilReordered(Guided(self.pipeline.costs), self.order.most_s, one_unit=True)
+            else CappedUntilReordered(Guided(self.pipeline.costs), self.order.most_s, self.pipeline.costs)
         )
         # What somebody asks for while the run goes on has to be here by then.
         journaled = supply.writer is not None or supply.open_ended or self.inbox is not None

@@ -49,6 +49,8 @@ SMALL_BYTES = 30_000_000
 LONG_S, LONG_WARM_S, WHILE_ALONE_S = 1.5, 0.5, 0.1
 #: Of what a row takes, the share in compiled functions for which threads are started instead.
 COMPILED = 0.9
+#: Seconds of a row in one step above which threads hand over: functions of whole arrays take less, loops in Python more.
+PYTHON_S = 2e-5
 
 #: Bytes of files, once for each step that uses awkward, from which threads are in each other's way for longer than processes take to
 #: open files and to send results home, some 0.1 s: 0.5 s of work on one core. And the same in seconds, where it is known.
@@ -129,8 +131,9 @@ class EngineChoice:
 
     def foresee_long(self) -> None:
         """Have processes prepared that one worker or threads will be changed for."""
-        self._foreseen = self.may_switch and (self.kind == "inline" or not self._is_compiled())
-        if self._foreseen and not self._is_compiled() and not kept.is_warm():
+        compiled, slowest_s = self._is_compiled(), max(self.row_s.values(), default=0.0)
+        self._foreseen = self.may_switch and (self.kind == "inline" or (slowest_s > PYTHON_S and not compiled))
+        if self._foreseen and not compiled and not kept.is_warm():
             kept.warm(self._preload())
 
     def _is_compiled(self) -> bool:

@@ -130,8 +130,9 @@ class Learning(LaunchPolicy):
         memory = Needs.of({"memory": 2.0**tries.exhaustions})
         return Needs.of({"cores": 1, "memory": 2.0**tries.exhaustions}), memory
 
-    def seen(self, task: Task, measured: Measurement) -> None:
+    def seen(self, task: Task, measured: Measurement) -> bool:
         self.peaks.append(measured.peak_memory)
+        return False
 
     def exhausted(self, found: TooMuch) -> Answer:
         return Answer("larger", found.task.needs) if found.tries.exhaustions < 3 else Answer("fail")

@@ -39,6 +39,7 @@ from windrow.core.records import (
 )
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
+from windrow.engines.both import BothEngines
 from windrow.engines.inline import InlineEngine
 from windrow.engines.processes.engine import ProcessesEngine
 from windrow.engines.threads import ThreadsEngine
@@ -60,6 +61,7 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "threads-4": lambda: ThreadsEngine(4),
     # Importing this file takes longer than most tests: the workers' server does it once.
     "processes-2": lambda: ProcessesEngine(2, preload=["test_conformance"]),
+    "both-1": lambda: BothEngines(1, preload=["test_conformance"]),
 }
 PLAN = Plan(id=0, category="data")
 FIRST = Life(0, 0)
@@ -168,7 +170,7 @@ class Work(RowWork):
 
 def is_same(found: BaseException | None, error: BaseException, engine: Engine) -> bool:
     """Whether it is the error; one that came from another process is its likeness."""
-    if not engine.capabilities.isolates:
+    if not (engine.capabilities.isolates or isinstance(engine, BothEngines)):
         return found is error
     return type(found) is type(error) and found.args == error.args
 
@@ -364,11 +366,13 @@ def merge(attempt: int, *inputs: Handle) -> orders.Launch:
 def begin(engine: Engine, work: Work, workers: int) -> None:
     engine.start(work)
     joined: list[happened.Event] = []
-    while len(joined) < workers:
+    shares = [not engine.capabilities.isolates] * workers
+    if isinstance(engine, BothEngines):
+        shares += [False] * workers  # processes, behind the threads
+    while len(joined) < len(shares):
         joined += engine.wait(5.0)
-    shares = not engine.capabilities.isolates
     assert sorted(joined) == [
-        happened.WorkerJoined(Worker(Life(number, 0), shares=shares)) for number in range(workers)
+        happened.WorkerJoined(Worker(Life(number, 0), shares=one)) for number, one in enumerate(shares)
     ]  # fmt: skip
 
 
@@ -476,7 +480,7 @@ def test_an_input_that_is_opened_reports_rows_and_borders(engine: Engine, worker
 
 def test_a_worker_for_input_and_output_joins_when_it_is_started(engine: Engine, workers: int) -> None:
     begin(engine, Work(rows=10), workers)
-    life, shares = Life(40, 0), not engine.capabilities.isolates
+    life, shares = Life(40, 0), not (engine.capabilities.isolates or isinstance(engine, BothEngines))
     engine.do([orders.StartWorker(life, io=True)])
     assert collect(engine, 1) == [happened.WorkerJoined(Worker(life, NO_NEEDS, io=True, shares=shares))]
     engine.do([launch(1, 0, 5)._replace(life=life)])
@@ -503,7 +507,7 @@ def test_stopping_twice_or_before_starting_is_allowed(engine: Engine) -> None:
 
 
 def test_capabilities_are_honest(engine: Engine) -> None:
-    processes = isinstance(engine, ProcessesEngine)
+    processes = type(engine) is ProcessesEngine  # of both kinds, threads have neither
     capabilities = engine.capabilities
     assert capabilities.can_kill is processes
     assert capabilities.isolates is processes

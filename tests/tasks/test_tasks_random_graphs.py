@@ -206,10 +206,10 @@ def play_alone(engine: str, program: Program) -> None:
         session.close()
 
 
-@pytest.fixture(scope="module")
-def processes() -> Iterator[wr.Session]:
+@pytest.fixture(scope="module", params=["processes", "auto"])
+def processes(request: pytest.FixtureRequest) -> Iterator[wr.Session]:
     """One session for many programs: starting workers is what takes time. It is nobody's current one."""
-    session = wr.Session(engine="processes", workers=2, resources=RESOURCES)
+    session = wr.Session(engine=request.param, workers=2, resources=RESOURCES)
     yield session
     session.close()
 

@@ -19,6 +19,8 @@ from windrow.core.transitions import TaskState
 from windrow.core.workers import MAX_QUEUE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from windrow.core.graph import Node
     from windrow.core.scheduler import Scheduler
     from windrow.core.workers import WorkerState
@@ -76,6 +78,17 @@ class Dispatch:
                 cls = self._latest = self._class(needs)
             node.cls = cls
         return cls
+
+    def classify_again(self, nodes: Iterable[Node]) -> None:
+        """Ask anew what tasks need that have not begun."""
+        self._look_at_waiting(None)
+        for node in nodes:
+            waits = node.id in self.ready
+            if waits:
+                self.remove(node)
+            node.cls = None
+            if waits:
+                self.add(node)
 
     def _class(self, needs: Needs) -> NeedsClass:
         cls = self._classes.get(needs)

@@ -73,13 +73,14 @@ class LaunchPolicy:
             self._latest = needs, Needs(tuple([part for part in needs.amounts if part[0] == "memory"]))
         return self._latest
 
-    def seen(self, task: Task, measured: Measurement) -> None:
-        """Learn from an attempt that was accepted; rows have accounts, and merges tell nothing of other tasks."""
+    def seen(self, task: Task, measured: Measurement) -> bool:
+        """Learn from an accepted attempt, not from rows or merges; True: its category is granted something else from now on."""
         category, size = task.category, task.size
         if size and not task.twin:
             seconds = measured.wall / size
             known = self._seconds.get(category)
             self._seconds[category] = seconds if known is None else known + RECENT * (seconds - known)
+        return False
 
     def predict(self, task: Task) -> float | None:
         """Predict the seconds of a task; None where nothing is known."""

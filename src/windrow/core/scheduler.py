@@ -458,7 +458,9 @@ class Scheduler:
                 self.queues.end(attempt, AttemptState.DISCARDED)
                 self._discard_fed(attempt, event)
                 return
-        self.policy.seen(node.task, measured)
+        if self.policy.seen(node.task, measured):
+            like = node.task.category
+            self.dispatch.classify_again([one for one in self.graph.open.values() if one.task.category == like])
         self.queues.end(attempt, AttemptState.ACCEPTED)
         if node.attempts:
             self.queues.call_off(node)  # a twin of it

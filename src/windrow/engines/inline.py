@@ -33,6 +33,7 @@ class SharedMemoryEngine:
     """
 
     capabilities = Capabilities()
+    isolates = False  #: tasks get values of their own, as if they came from another process
 
     def __init__(self, workers: int, number: int = 0) -> None:
         self.work_cpu_s = 0.0
@@ -78,8 +79,9 @@ class SharedMemoryEngine:
         content = self.workload.content(task)
         if content is None:
             return Cancelled(number, life)
+        mine = launch.mine if self.isolates else None
         job = make_record(
-            Job, (task, launch.plan, content, values, release, lambda: number in cancelled, None, None, prepared)
+            Job, (task, launch.plan, content, values, release, lambda: number in cancelled, None, mine, prepared)
         )
         del values  # whoever runs with them is the last to know them
         ran = runner.run(launch, job)

@@ -158,6 +158,7 @@ class _WorkerThread(threading.Thread):
         """Work; a failure of the machinery is reported, or the driver would wait for ever."""
         try:
             runner = JobRunner(self._engine.workload, self.life)
+            runner.samples = self._engine.isolates
             try:
                 self._work(runner)
             finally:

@@ -37,6 +37,7 @@ from windrow.engines.processes.serialize import INITIALIZED, can_pickle, dumps, 
 from windrow.store.fingerprint.code import read_code
 from windrow.store.fingerprint.describe import CHANGING, CONTAINERS
 from windrow.store.fingerprint.libraries import library_of_class, library_of_module, library_of_names, names_of
+from windrow.store.fingerprint.randomness import draws_of_uses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -61,8 +62,8 @@ class Captured:
     """What a function, and the user's functions and classes that it leads to, found outside of them."""
 
     __slots__ = (
-        "_arrays", "_cells", "_classes", "_content", "_named", "_names", "_plain", "_seen", "_sizes", "_tables", "has_content", "looks",
-        "seconds", "stores",
+        "_arrays", "_cells", "_classes", "_content", "_named", "_names", "_plain", "_seen", "_sizes", "_tables", "draws", "has_content",
+        "looks", "seconds", "stores",
     )  # fmt: skip
 
     def __init__(self, function: Any, arrays: SharedArrays) -> None:
@@ -77,6 +78,7 @@ class Captured:
         self._named: list[Any] = []
         self._seen: dict[int, Any] = {}  #: which is kept, so that nothing else gets its identity
         self.stores: dict[str, None] = {}  #: names of what bodies change
+        self.draws = ""  #: how one takes random numbers that nobody has chosen
         self.looks, self.seconds = 0, 0.0  #: how often it was asked about, and how long that took
         waiting = [function]
         while waiting:
@@ -131,6 +133,8 @@ class Captured:
             changing = origin.attributes and origin.attributes[-1] in CHANGING
             if changing and type(_found(function, origin.name, origin.attributes[:-1])) in CONTAINERS:
                 self.stores[f"{origin.said}()"] = None
+        plainly = read_code(function.__code__) if changeable else reading
+        self.draws = next((said for _, said in draws_of_uses(function, plainly) if said), self.draws)
         names, spaces = sorted(reading.names), [function.__globals__]
         for cell in function.__closure__ or ():
             content = _content(cell)
@@ -206,6 +210,16 @@ class Captured:
             return self._pickle() == self._content
         except Exception:  # noqa: BLE001 - it could be pickled before: something was put into it
             return False
+
+    @property
+    def shared(self) -> str:
+        """Say what a copy of the function in this process would share with it, or change in it; empty if nothing."""
+        if self.draws:
+            return f"it {self.draws}"
+        if self.stores:
+            return f"it changes {next(iter(self.stores))}"
+        names = [kind.__name__ for kind in self._classes] or [name for _, name, _ in self.state_of_modules()]
+        return f"it sees {names[0]}, of which there is one in a process" if names else ""
 
     def state_of_modules(self) -> list[tuple[str, str, Any]]:
         """Give the values that functions see in modules which are imported anew where they run: where, by what name, what."""

@@ -30,6 +30,7 @@ from windrow.run.garbage import CallsSeen, collecting_less
 from windrow.run.loop import run
 from windrow.tasks.failures import blamed, error_of
 from windrow.tasks.future import BEGINNING, ELSEWHERE, Future, refuse_in_fork, without_value
+from windrow.tasks.places import PLENTY, PROCESS, THREAD, PlacePolicy
 from windrow.tasks.worker import CallWorkload, Ignored
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
     from windrow.tasks.pack import Packer
     from windrow.tasks.session import Session
 
-ENGINES = ("processes", "threads", "inline")
+ISOLATED = ("processes", "auto")  #: each call and each value is packed, or as good as that
+ENGINES = (*ISOLATED, "threads", "inline")
 
 #: Seconds between two looks whether the run has ended, in which Ctrl-C is heard.
 LOOK_S = 0.25
@@ -74,8 +76,9 @@ class Driver:
         self.offers = Needs.of({"cores": self._workers, "memory": memory, **resources})  #: what tasks can need
         own = self._make(engine)
         self._take = own.take
-        self._engine: Any = PooledEngine(own, self.offers)
-        self._isolated = engine == "processes"
+        self._engine: Any = PooledEngine(own, self.offers, both=engine == "auto")
+        self._isolated = engine in ISOLATED
+        self._can_kill = engine == "processes"  #: what runs although it is cancelled
         self._packer: Packer | None = None
         if self._isolated:
             from windrow.tasks.pack import Packer
@@ -96,20 +99,23 @@ class Driver:
             restart=self._engine.capabilities.can_restart,
             ahead=True,
             io_workers=self._workers,
-            first_io=self._workers,
+            first_io=2 * self._workers,  # behind those of both kinds
         )
-        self._scheduler = Scheduler(options=options)
+        self.places = PlacePolicy(session.calls, self._workers) if engine == "auto" else None
+        self._scheduler = Scheduler(policy=self.places, options=options)
         self._done = threading.Event()
         # Daemon: an interpreter that exits must not wait for a task without an end.
         self.thread = threading.Thread(target=self._go, name=f"windrow-{session.name}", daemon=True)
         self.thread.start()
 
     def _make(self, engine: str) -> Engine:
-        if engine == "processes":
+        if engine in ISOLATED:
+            from windrow.engines.both import BothEngines
             from windrow.engines.processes.engine import ProcessesEngine
             from windrow.engines.processes.startup import preload_for_tasks
 
-            return ProcessesEngine(self._workers, preload=preload_for_tasks(self._workers))
+            kind = ProcessesEngine if engine == "processes" else BothEngines
+            return kind(self._workers, preload=preload_for_tasks(self._workers))
         if engine == "threads":
             from windrow.engines.threads import ThreadsEngine
 
@@ -163,7 +169,7 @@ class Driver:
         try:
             self._wait()
         except KeyboardInterrupt:
-            if self._isolated or not self.unwanted:
+            if self._can_kill or not self.unwanted:
                 self.tell(CancelRequested("interrupted"))
                 self._wait()
             raise
@@ -175,7 +181,7 @@ class Driver:
         self.thread.join(0)  # refuses to wait for itself
         # Not for the thread: one whose join is interrupted counts as ended in some versions of Python.
         while not self._done.wait(LOOK_S):
-            looks += self.unwanted and not self._isolated
+            looks += self.unwanted and not self._can_kill
             if looks == PATIENT_LOOKS and (left := len(self._scheduler.queues.attempts)):
                 running = min(left, self._workers)
                 what = "a running task" if running == 1 else f"{running} running tasks"
@@ -456,9 +462,10 @@ class CallInbox:
 class PooledEngine:
     """An engine whose workers draw on what the session has; passes everything else on."""
 
-    def __init__(self, engine: Engine, offers: Needs) -> None:
+    def __init__(self, engine: Engine, offers: Needs, *, both: bool = False) -> None:
         self._engine: Any = engine
         self._offers: Needs | None = offers
+        self._both = both  #: it has threads and processes, and tasks need one or the other
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -467,9 +474,11 @@ class PooledEngine:
         events: list[Event] = self._engine.wait(timeout)
         for number, event in enumerate(events):
             if type(event) is WorkerJoined:
-                events[number] = WorkerJoined(event.worker._replace(offers=NO_NEEDS, pools=(POOL,)))
+                place = (THREAD if event.worker.shares else PROCESS,) if self._both else ()
+                events[number] = WorkerJoined(event.worker._replace(offers=NO_NEEDS, pools=(POOL, *place)))
         if self._offers is not None:
-            events.insert(0, PoolChanged(POOL, self._offers))
+            places = [PoolChanged(one, Needs.of({one: PLENTY})) for one in (THREAD, PROCESS) if self._both]
+            events[:0] = [*places, PoolChanged(POOL, self._offers)]  # the last one is what reports tell of
             self._offers = None
         return events
 

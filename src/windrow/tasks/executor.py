@@ -45,7 +45,7 @@ class Executor(concurrent.futures.Executor):
     max_workers
         Calls at a time; by default as many as there are cores.
     engine
-        "processes", "threads" or "inline", as for ``wr.Session``.
+        "processes", "auto", "threads" or "inline", as for ``wr.Session``.
     initializer, initargs
         Called once in each worker, before its first call. If it raises, the executor is broken.
     """

@@ -140,7 +140,9 @@ def _of_session(session: Session, run: GraphRun) -> list[str]:
     _, headline, words = ending(run, found)
     lines = [f"session {run.name}: {headline} {words}"]
     lines += _of_time(run, found) if found.makespan else []
-    return [*lines, *[f"  {one}" for one in (*session.reusing.in_words(), *session.reusing.notes)]]
+    places = session._driver.places
+    said = () if places is None else places.in_words()
+    return [*lines, *[f"  {one}" for one in (*said, *session.reusing.in_words(), *session.reusing.notes)]]
 
 
 def _of_time(run: GraphRun, found: Findings) -> list[str]:

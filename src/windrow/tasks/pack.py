@@ -60,9 +60,14 @@ class Packer:
                 f'pickled ({type(error).__name__}: {error}); give it something that can be, or use engine="threads"'
             ) from error
         common = sent.common
+        apart = sent.apart
+        if content.outputs != 1 or content.around or content.changed:
+            apart = "more is asked of it than one value"
+        elif b"cloudpickle" in pickled:  # what that makes again of a class is the class itself, as it was then
+            apart = "its arguments have classes of the program's own"
         if buffers:
             pickled, buffers, common = self._share(pickled, buffers, common)
-        packed = pack_call(task, pickled, buffers, common)
+        packed = pack_call(task, pickled, buffers, common, apart)
         if packed.small is None or b"StringIO" in packed.small:  # what a file would arrive as
             _refuse_files(content)
         return packed
@@ -111,7 +116,9 @@ class Packer:
             if len(self._functions) >= MOST:
                 self._functions.clear()  # calls that were packed have what they need
             common = {**common, number: pack_common(number, pickled, buffers)}
-            found = self._functions[id(function)] = _Sent(self._held(function), captured, number, common)
+            prepared = self._prepared is not None or hasattr(function, "function")
+            apart = "it is a command, or workers have an initializer" if prepared else captured.shared
+            found = self._functions[id(function)] = _Sent(self._held(function), captured, number, common, apart)
         return found
 
     def _held(self, function: Any) -> Any:
@@ -162,6 +169,7 @@ class _Sent(NamedTuple):
     captured: Captured
     number: int
     common: Mapping[int, Parcel]  #: it, and arrays that it sees
+    apart: str  #: why calls cannot be opened in this process
 
 
 def _forget(table: dict[int, _Sent], key: int, gone: Any) -> None:

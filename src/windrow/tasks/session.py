@@ -17,7 +17,7 @@ from windrow.tasks.body import STREAM
 from windrow.tasks.call import MOST, Call, Content, DeclaredFunctions, TaskTraits, has_no_futures, map_nested
 from windrow.tasks.declare import Declared, current
 from windrow.tasks.devices import Devices
-from windrow.tasks.driver import Driver
+from windrow.tasks.driver import ISOLATED, Driver
 from windrow.tasks.failures import last_error, root_of
 from windrow.tasks.files.paths import places_of
 from windrow.tasks.files.table import FileTable
@@ -57,7 +57,8 @@ class Session(NamedOptions):
     Parameters
     ----------
     engine
-        "processes" (isolated, can be limited and killed), "threads" (shared memory) or "inline" (one after the other).
+        "processes" (isolated, can be limited and killed), "threads" (shared memory), "inline" (one after the other) or
+        "auto" (as processes, but on threads where bodies let go of the interpreter's lock).
     workers
         Tasks at a time; by default as many as there are cores.
     resources
@@ -115,14 +116,14 @@ class Session(NamedOptions):
         self.awaited: set[Future] = set()  #: those that call somebody when they are done
         self.changed = threading.Condition()
         self.files = FileTable()
-        self.reusing = Reuse(self, store=store, budget=store_budget, files=files, isolated=engine == "processes")
+        self._isolated = engine in ISOLATED  #: values may stay where they were made
+        self.reusing = Reuse(self, store=store, budget=store_budget, files=files, isolated=self._isolated)
         self.versions = Versions()
         self._numbers = count(1)
         self._groups = count(1)
         self._token: Token[Session | None] | None = None
         self._leaving = False  #: its block has ended
         self._devices = Devices(engine, workers, has)
-        self._isolated = engine == "processes"  #: values may stay where they were made
         self._traits: dict[int, TaskTraits] = {}  #: by the identity of what was declared
         self._functions = DeclaredFunctions()
         self._driver = Driver(self, engine, workers, has)

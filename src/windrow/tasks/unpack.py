@@ -6,9 +6,48 @@ import pickle
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from windrow.engines.processes.serialize import culprit, dumps
+from windrow.engines.processes.values import is_plain
+from windrow.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from windrow.engines.base import Job
+    from windrow.engines.processes.transport import Parcel
+
+#: Functions that were opened in the process that packed them, as long as calls have them.
+_functions: WeakKeyDictionary[Parcel, Any] = WeakKeyDictionary()
+
+
+def open_here(job: Job) -> Job:
+    """Open a packed call in the process that packed it, as another process would."""
+    packed = job.content
+
+    def common(number: int, *, shared: bool = False) -> Any:
+        parcel = packed.common[number]
+        if parcel in _functions:
+            return _functions[parcel]
+        thing = parcel.arrive()
+        if not thing.pickled:
+            return thing.body.toreadonly() if shared else thing.fresh()
+        return _functions.setdefault(parcel, thing.open())
+
+    content = packed.parcel.arrive().open() if packed.small is None else pickle.loads(packed.small)  # noqa: S301
+    return job._replace(content=content, common=common)
+
+
+def refuse_unsendable(value: Any) -> None:
+    """Refuse a result that could not leave a process: whether the next call runs in one depends on time alone."""
+    try:
+        _ = is_plain(value) or dumps(value)
+    except Exception as error:
+        raise EngineError(
+            f"a result cannot be sent to other processes: {culprit(value, 'the result')} cannot be pickled "
+            f'({type(error).__name__}: {error}); return something that can be pickled, or use engine="threads"'
+        ) from error
 
 
 class WithArrays:

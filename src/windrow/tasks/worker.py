@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windrow.core.records import Failure, FailureKind, make_record
 from windrow.engines.base import NO_MEASUREMENT, NO_READING, Outcome
+from windrow.engines.processes.messages import Packed
 from windrow.engines.processes.values import own_copy
 from windrow.errors import InitializerError, TaskFileError, error_text
 from windrow.tasks.body import STREAM, run_body
 from windrow.tasks.call import Content, fill_slots, map_nested
 from windrow.tasks.future import BEGINNING
 from windrow.tasks.resident import begin_worker, end_worker
-from windrow.tasks.unpack import WithArrays, open_function
+from windrow.tasks.unpack import WithArrays, open_function, open_here, refuse_unsendable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -162,6 +163,11 @@ class CallSide:
         """Calls tell nothing but their outcome."""
 
     def run(self, job: Job) -> Outcome:
+        if type(job.content) is Packed:  # a thread beside processes
+            outcome = self.run(open_here(job))
+            for value in outcome.outputs.values():
+                refuse_unsendable(value)
+            return outcome
         task, content = job.task, job.content
         if type(content) is WithArrays:
             content = content.open(job.common)

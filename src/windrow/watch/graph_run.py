@@ -124,11 +124,12 @@ def graph_run(log: Log, facts: Mapping[str, Any], dropped: Mapping[str, ByName] 
     tries = _tries(log)
     tasks = {number: _tried(call, tuple(tries.get(number, ())), span) for number, call in sorted(log.calls.items())}
     workers = {line["worker"] for line in log.rare if line["event"] == "WorkerJoined"}
+    each = 2 if chosen.get("engine") == "auto" else 1  # a thread and a process, of which one runs at a time
     return GraphRun(
         name=str(facts.get("session") or "session"),
         engine=str(chosen.get("engine") or ""),
         tasks=tasks,
-        workers=max(len(workers), 1),
+        workers=max(len(workers) // each, 1),
         span=span,
         over=facts.get("state") in ("complete", "failed"),
         log=log,

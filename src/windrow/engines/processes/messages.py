@@ -83,12 +83,15 @@ class Packed(NamedTuple):
     small: bytes | None  #: the pickle, where it goes along with the launch
     parcel: Parcel | None  #: else, under the task's number
     common: Mapping[int, Parcel]  #: what must be there before, by number
+    apart: str = ""  #: why it cannot be opened in the process that packed it, if so
 
 
-def pack_call(task: int, pickled: bytes, buffers: list[memoryview], common: Mapping[int, Parcel]) -> Packed:
+def pack_call(
+    task: int, pickled: bytes, buffers: list[memoryview], common: Mapping[int, Parcel], apart: str = ""
+) -> Packed:
     if not buffers and len(pickled) <= IN_SOCKET:
-        return Packed(pickled, None, common)
-    return Packed(None, parcel_of(pickled, buffers, CONTENT, task), common)
+        return Packed(pickled, None, common, apart)
+    return Packed(None, parcel_of(pickled, buffers, CONTENT, task), common, apart)
 
 
 def pack_common(number: int, pickled: bytes, buffers: list[memoryview]) -> Parcel:

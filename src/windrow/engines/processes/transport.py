@@ -86,6 +86,13 @@ class Parcel:
             return memoryview(self.data)[len(self.data) - self.bytes :]
         return _map_private(self.file, self.bytes, writable=False)
 
+    def arrive(self) -> Arrival:
+        """Give what would come at the other end, without sending it."""
+        kind, filed, buffers, tag, pickled, total, seconds = _HEAD.unpack_from(self.data)
+        sizes = struct.unpack_from(f"<{buffers}Q", self.data, _HEAD.size)
+        body = _map_private(self.file, total) if filed else memoryview(bytearray(self.body()))
+        return Arrival(kind, tag, seconds, total, pickled, sizes, body, [], self if filed else None)
+
 
 _files: set[int] = set()  #: those of parcels
 
@@ -214,10 +221,7 @@ def store(thing: Any) -> Arrival | None:
     """Put a thing where it can be mapped by each who reads it, as if it had come; None where no memory file can be had."""
     content, buffers = dumps(thing, apart=APART)
     parcel = parcel_of(content, buffers, 0, 0)
-    if parcel.file < 0:
-        return None
-    sizes, body = tuple([one.nbytes for one in buffers]), _map_private(parcel.file, parcel.bytes)
-    return Arrival(0, 0, 0.0, parcel.bytes, len(content), sizes, body, [], parcel)
+    return None if parcel.file < 0 else parcel.arrive()
 
 
 class Link:

@@ -336,6 +336,7 @@ def count():  # changes a global: made anew for every call
 
 for make in (wr.Executor, lambda *given, **more: wr.Executor(*given, **more, engine="threads")):
     with make(2, initializer=begin, initargs=(3,)) as executor:
+        assert executor.submit(lambda: model["answer"]).result() == 42  # the first that its worker is given
         assert list(executor.map(scaled, [1, 2])) == [(3, 3), (6, 3)]
         assert executor.submit(ask).result() == executor.submit(lambda: model["answer"]).result() == 42
         assert executor.submit(count).result() == 3

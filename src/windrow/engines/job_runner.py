@@ -87,13 +87,17 @@ class JobRunner:
         What it used beside time is told as zero, which is "not known", after a short one.
         """
         try:
-            if self._side is None:
-                self._side = self._workload.open_worker(self._life.worker)
-            return self._measured(self._side, launch, job)
+            return self._measured(self.open(), launch, job)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - translated: the worker must outlive its jobs
             return self.failed(launch, error)
+
+    def open(self) -> WorkerSide:
+        """Give the worker's side, which is made when it is first asked for; raises what that raises."""
+        if self._side is None:
+            self._side = self._workload.open_worker(self._life.worker)
+        return self._side
 
     def failed(self, launch: Launch, error: BaseException) -> Failed:
         """Say that a launch failed, and whose fault that is."""

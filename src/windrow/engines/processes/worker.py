@@ -214,6 +214,10 @@ class ProcessWorker:
             return messages.ReportMessage(messages.FAILED, number, report=lost)
         with self._listening:
             try:
+                runner.open()  # before functions among what it needs are made, which see what an initializer has set
+            except Exception as error:  # noqa: BLE001 - told as the failure of the attempt
+                return messages.ReportMessage(messages.FAILED, number, report=runner.classify(error))
+            try:
                 values, mine = self._give_inputs(message)
                 content = message.payload
                 if arrival is not None:

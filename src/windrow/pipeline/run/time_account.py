@@ -58,5 +58,6 @@ class TimeAccount:
         }
         left = result.seconds * workers - sum(named.values())
         named["deciding"] = max(min(outcome.driver_cpu_s, left), 0.0)
-        named["waiting for work"] = left - named["deciding"]
+        # One worker that hands over to all still works when they begin: then it is a little more than there was.
+        named["waiting for work"] = max(left - named["deciding"], 0.0)
         return named

@@ -9,13 +9,12 @@ functions of one number, compiled: same constants, same operations in the same o
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     Floats: TypeAlias = NDArray[np.float64]

@@ -8,6 +8,7 @@ the end of the attempt - or, with ``on_error="skip"``, a reason to go on without
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,6 @@ from windrow.core.records import Evidence
 from windrow.errors import DataError, InternalError, RowPurityError, WindrowError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from windrow.blocks.calls import Meter
     from windrow.blocks.chunk import ChunkRun, Partial
     from windrow.blocks.failing import LeftOut

@@ -10,6 +10,7 @@ import copy
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter, thread_time
@@ -27,8 +28,6 @@ from windrow.errors import StepError, error_text
 from windrow.random import Rng, entry_identities, identity_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.blocks.columns import ColumnStore, Ranges

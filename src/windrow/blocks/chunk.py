@@ -7,6 +7,7 @@ are evaluated unit by unit and merged in the fixed tree.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,6 @@ from windrow.blocks.tree import Nodes, grow
 from windrow.errors import RowPurityError, StepError, error_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.blocks.program import BoundStep, Program

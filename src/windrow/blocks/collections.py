@@ -6,6 +6,7 @@ pickled: both would read every field.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,6 @@ from windrow.blocks.program import length_columns
 from windrow.errors import CorruptFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from windrow.blocks.columns import ColumnStore, Ranges
     from windrow.blocks.selection import Selection
     from windrow.data.base import ColumnInfo

@@ -7,6 +7,7 @@ is kept until another selection asks. Over a slow link bytes may be fetched earl
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,6 @@ import awkward as ak
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.blocks.fetch_ahead import Link

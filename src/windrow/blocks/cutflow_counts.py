@@ -16,14 +16,13 @@ digits of a sum depend on what is added first.
 from __future__ import annotations
 
 import math
+from collections.abc import Container, Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
-
     from numpy.typing import NDArray
 
     from windrow.blocks.chunk import ChunkRun

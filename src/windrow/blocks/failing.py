@@ -8,7 +8,8 @@ an unreadable block, an answer of the wrong length), is left to those who leave 
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,9 +19,6 @@ from windrow.core.records import Failure, FailureKind, Rows
 from windrow.errors import DataError, StepError, WindrowError, error_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from contextlib import AbstractContextManager
-
     from numpy.typing import NDArray
 
     from windrow.blocks.chunk import ChunkRun

@@ -8,14 +8,13 @@ for local files.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from windrow.blocks.columns import ColumnStore, Ranges
     from windrow.blocks.program import Argument, Program
     from windrow.blocks.selection import Selection

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, pairwise
 from pathlib import Path
@@ -23,8 +24,6 @@ from windrow.data.base import IDENTITY_COLUMN
 from windrow.data.skim.fragments import Fragment, write_fragment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from windrow.blocks.chunk import ChunkRun

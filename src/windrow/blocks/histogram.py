@@ -8,6 +8,7 @@ where it is used: writing an analysis takes none of it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from itertools import pairwise
@@ -19,8 +20,6 @@ from windrow.blocks.selection import union
 from windrow.errors import DefinitionError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from windrow.blocks.chunk import ChunkRun

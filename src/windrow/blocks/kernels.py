@@ -13,6 +13,7 @@ import inspect
 import threading
 import types
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,8 +32,6 @@ from windrow.blocks.scalars import (
 from windrow.errors import DefinitionError, InternalError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.random import Rng

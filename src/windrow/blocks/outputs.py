@@ -8,7 +8,7 @@ None) is refused with a word on what to return instead.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,6 @@ from windrow.blocks.program import NOMINAL
 from windrow.errors import MergeError, error_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from numpy.typing import NDArray
 
     from windrow.blocks.chunk import ChunkRun

@@ -9,6 +9,7 @@ late, as any chunk does.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,8 +25,6 @@ from windrow.blocks.selection import Selection, union
 from windrow.errors import StepError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.blocks.calls import Meter

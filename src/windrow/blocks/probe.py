@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -27,8 +28,6 @@ from windrow.blocks.selection import Selection
 from windrow.core.records import FAILED, NOT_ASKED, PASSED, UNDEFINED, StepFacts, Terrain, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.blocks.chunk import Chunk, ChunkRun

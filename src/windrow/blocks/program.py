@@ -7,14 +7,13 @@ checked to be row-pure; both only grow and are safe to lose.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from windrow.blocks.fetch_ahead import AccessLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from windrow.blocks.calls import Meter
     from windrow.blocks.kernels import EachKernel
     from windrow.data.base import ColumnInfo

@@ -13,6 +13,7 @@ came, not of those which might have come.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias
 
@@ -22,8 +23,6 @@ from windrow.errors import InternalError, StepResultError, UsageError
 from windrow.random.each_row.python import RowRng
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.random import Rng

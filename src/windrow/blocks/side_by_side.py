@@ -11,6 +11,7 @@ transformation & filtering for scientific analyses", fig. 4 and 5.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from time import perf_counter
@@ -19,8 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.blocks.calls import Meter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from windrow.blocks.chunk import ChunkRun
     from windrow.blocks.program import BoundStep
     from windrow.blocks.selection import Selection

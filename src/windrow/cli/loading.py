@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import isroutine
 from pathlib import Path
@@ -17,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 from windrow.errors import InternalError, UnknownNameError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.results.result import Result
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -22,8 +23,6 @@ from windrow.errors import DataError, MissingTreeError, SpecError, UnknownNameEr
 from windrow.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from windrow.data.base import FileInfo, Input, Reader
 
 

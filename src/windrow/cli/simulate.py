@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ from windrow.cli.failures import Command
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from windrow.engines.simulated.devices import Device
     from windrow.engines.simulated.engine import Kind
     from windrow.run.recorded import Recorded

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from windrow.core.records import CostSums, Evidence, PlanJob, StepCost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from windrow.core.records import Plan, Terrain, Window
 
 #: A task that computes less than this share of its time waits for something.

@@ -10,6 +10,7 @@ that nothing is ever taken back.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Discard, OutputFailed, OutputMade, Publish, TaskEnd, TaskEnded
@@ -20,8 +21,6 @@ from windrow.core.transitions import ENDS, TASK_MOVES, TaskState, move
 from windrow.errors import InternalError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from windrow.core.dispatch import Dispatch
     from windrow.core.outputs import Batch, Outputs
     from windrow.core.queues import Attempt, Queues

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
+from collections.abc import Iterable, Mapping
 from operator import lt
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from windrow.core.transitions import INPUT_MOVES, InputState, move
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from windrow.core.ledger import Ledger
     from windrow.core.records import Failure, InputSpec
 

@@ -7,12 +7,9 @@ memory move.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from windrow.errors import InternalError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 class Intervals:

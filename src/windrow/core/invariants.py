@@ -5,6 +5,7 @@ It looks at everything and so takes time in proportion to the run; it changes no
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from windrow.core.intervals import Intervals
@@ -14,8 +15,6 @@ from windrow.core.workers import MAX_QUEUE
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from windrow.core.graph import Node
     from windrow.core.rows import RowFeeder
     from windrow.core.scheduler import Scheduler

@@ -7,14 +7,12 @@ can make two partials own a row.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
 
 from windrow.core.intervals import Intervals
 from windrow.core.records import Failure, Rows
 from windrow.errors import InternalError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 RowState = Literal["done", "failed", "held", "missing"]
 

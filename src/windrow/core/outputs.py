@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.commands import Command, Discard, Fetch, Take
@@ -9,8 +10,6 @@ from windrow.core.records import DRIVER, FailureKind, Handle, Life, Made, make_r
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from windrow.core.graph import Node
     from windrow.core.records import Failure, Grant, Holder
     from windrow.core.resources import Resources

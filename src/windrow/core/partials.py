@@ -8,6 +8,7 @@ safety decision says so. A merge works in place, so that its failure returns the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from windrow.core.accounts import RECENT
@@ -15,8 +16,6 @@ from windrow.core.policies import AtTheEnd
 from windrow.core.records import MergePartials, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from windrow.core.inputs import Input
     from windrow.core.ledger import Ledger
     from windrow.core.policies import SafetyPolicy

@@ -8,14 +8,12 @@ rows, and the evaluation that would have read it is called off.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from windrow.core.records import EvaluateUnit, Rows, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from windrow.core.inputs import Input
     from windrow.core.ledger import Ledger
     from windrow.core.records import Failure, Made, Needs

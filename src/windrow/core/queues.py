@@ -8,6 +8,7 @@ queue is called back, and what takes far longer than it should is run a second t
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from windrow.core.transitions import AttemptState, TaskState
 from windrow.core.workers import MAX_QUEUE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from windrow.core.graph import Node
     from windrow.core.records import Grant, Life, Made, Plan
     from windrow.core.resources import NeedsClass

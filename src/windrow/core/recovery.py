@@ -5,6 +5,7 @@ The rules are in ``retry``; here they are carried out, and what it cost is count
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heappush
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from windrow.core.retry import BACK_OFF_S, EXPLAINED, KILLED, UNTOUCHED, is_forg
 from windrow.core.transitions import AttemptState, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from windrow.core import events as happened
     from windrow.core.graph import Node
     from windrow.core.policies import Tries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -33,8 +34,6 @@ from windrow.core.retry import lost_too_often
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from windrow.core.events import Finished
     from windrow.core.inputs import Input
     from windrow.core.partials import Bundle

@@ -7,6 +7,7 @@ and a feeder makes tasks of rows when a worker has room.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,6 @@ from windrow.core.transitions import AttemptState, TaskState
 from windrow.core.workers import Workers, WorkerState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from windrow.core.queues import Attempt
     from windrow.core.rows import RowFeeder
 

@@ -6,6 +6,7 @@ in one request and counts the bytes it fetched. Nothing here knows of steps, lan
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -13,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from windrow.errors import SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     import numpy as np
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import translate
 from glob import has_magic
 from re import compile as compiled
@@ -11,8 +12,6 @@ from typing import TYPE_CHECKING
 from windrow.errors import MissingColumnError, UnknownNameError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from windrow.data.base import ColumnInfo, FileInfo
 
 

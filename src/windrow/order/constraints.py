@@ -7,12 +7,9 @@ step; a guard (step, cut) adds one. Guards always point to cuts written above, s
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 from windrow.errors import InternalError, UnknownNameError, UsageError, alternatives
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 
 def all_needs(written: Sequence[str], needs: Mapping[str, tuple[str, ...]]) -> dict[str, frozenset[str]]:

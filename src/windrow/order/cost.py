@@ -11,6 +11,7 @@ a row is added to those that were seen, since no row among some hundred is no ce
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -19,8 +20,6 @@ import numpy as np
 from windrow.core.records import FAILED, PASSED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.core.records import Window

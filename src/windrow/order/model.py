@@ -6,12 +6,11 @@ chance of its own. ``expected_cost`` in ``windrow.order.cost`` says what an orde
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from windrow.core.records import Window
 
 

@@ -16,6 +16,7 @@ Everything is counted, nothing is timed, so the same situation gives the same or
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,8 +25,6 @@ from windrow.order.constraints import all_needs, repair
 from windrow.order.cost import Price, expected_cost, prices_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.order.cost import Bools, Floats, SampledRows, StepId

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -16,8 +17,6 @@ from windrow.pipeline.definition.saves import EVERY_REGION, SaveDefinition, defi
 from windrow.pipeline.definition.steps import StepDefinition, When, define
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from windrow.blocks.kernels import EachKernel
     from windrow.core.records import StepCost
     from windrow.pipeline.definition.steps import Kind

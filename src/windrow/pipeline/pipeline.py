@@ -5,6 +5,8 @@ Nothing is read or computed before ``run``, ``check`` or ``peek``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from windrow.pipeline.binding.lanes import regions_without
@@ -13,9 +15,6 @@ from windrow.pipeline.definition.definition import Definition, check_definitions
 from windrow.pipeline.definition.saves import check_save
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from os import PathLike
-
     from windrow.core.accounts import Account
     from windrow.pipeline.definition.options import Options
     from windrow.pipeline.results.result import Result

@@ -7,11 +7,10 @@ this: code that shares memory well and code that is held up by the lock can be e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from windrow.core.records import Measurement
 
 #: Work that must have been seen before anything is said: the first chunks compile and open files.

@@ -8,14 +8,12 @@ there may be more of them than there are processors. Whether it pays is measured
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from windrow.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: Chunks between two checkpoints: at first, and at most.
 FIRST_PERIOD = 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,8 +15,6 @@ from windrow.random.philox import LOW32, stream_key
 from windrow.random.spare_cores import make_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     Words: TypeAlias = NDArray[np.uint64]

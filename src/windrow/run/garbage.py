@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: What Python begins with, in its several versions.
 DEFAULTS = ((700, 10, 10), (2000, 10, 10), (2000, 10, 0))

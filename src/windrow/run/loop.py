@@ -9,7 +9,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from windrow.core.commands import (
@@ -27,9 +29,6 @@ from windrow.core.commands import (
 from windrow.core.events import CancelRequested, Event, Planned, Tick
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import FrameType
-
     from windrow.core.commands import Command, EngineCommand, Status
     from windrow.core.ledger import Ledger
     from windrow.core.records import Evidence, Failure, Handle, Plan, PlanJob

@@ -8,8 +8,10 @@ tell is not guessed but said in ``notes``.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import exp, sqrt
@@ -25,9 +27,6 @@ from windrow.store.rundir import RunDirectory
 from windrow.watch.readlog import read_log
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.core.records import Rows

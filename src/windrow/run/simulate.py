@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import statistics
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import attrgetter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +30,6 @@ from windrow.watch.graph_run import Findings, graph_run, least_time, maker_of
 from windrow.watch.readlog import read_log
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from windrow.engines.simulated.devices import Device
     from windrow.engines.simulated.engine import Kind
     from windrow.engines.simulated.model import Model

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from windrow.core.policies import ShapeRequest
     from windrow.core.records import CostSums, StepCost
 

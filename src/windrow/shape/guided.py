@@ -7,13 +7,12 @@ together. The first tasks of a category are smaller: they teach the costs.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
 from windrow.shape.costs import enough_rows, rows_within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
-
     from windrow.core.policies import ShapePolicy, ShapeRequest
     from windrow.core.records import CostSums, StepCost
 

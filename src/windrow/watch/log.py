@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import json
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -33,8 +34,6 @@ from windrow.core.events import (
 from windrow.core.records import NO_REPORT, EvaluateUnit, OpenInput, RunRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from windrow.core.commands import Command
     from windrow.core.events import Event
     from windrow.core.records import Failure, Plan, Task

@@ -8,9 +8,11 @@ write to stderr alone; Rich is imported when the first line is drawn.
 from __future__ import annotations
 
 import math
+import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from html import escape
@@ -23,9 +25,6 @@ from windrow.units import format_count, format_seconds
 from windrow.watch.log import EventLog
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterator, Sequence
-
     from windrow.core.commands import Command
     from windrow.core.events import Event
     from windrow.core.rows import Standing

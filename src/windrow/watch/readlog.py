@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,6 @@ from windrow.errors import DataError
 from windrow.watch.log import ONE_CORE, CallRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
 #: Rare events that are kept.

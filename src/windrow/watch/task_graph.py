@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -14,8 +15,6 @@ from windrow.watch.graph_drawing import Card, Drawn, Edge, Look, colour_sample, 
 from windrow.watch.graph_run import maker_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from windrow.watch.graph_run import GraphRun
     from windrow.watch.log import CallRecord
 

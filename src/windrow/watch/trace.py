@@ -8,6 +8,7 @@ further arrows are left out, and a mark says how many.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from windrow.watch.report.plain_data import pathless, strict
 from windrow.watch.report.timeline import memory_data, throughput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from windrow.watch.graph_run import GraphRun, Link
     from windrow.watch.readlog import Log
 

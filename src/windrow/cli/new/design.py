@@ -11,6 +11,7 @@ import keyword
 import math
 import re
 import unicodedata
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +23,6 @@ import numpy as np
 from windrow.cli.show import grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from windrow.cli.show import Together
     from windrow.data.base import Source
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import struct
+from array import array
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +22,6 @@ import uproot
 import xxhash
 
 if TYPE_CHECKING:
-    from array import array
-    from collections.abc import Iterator
-
     from windrow.data.remote.file import RemoteFile
 
 

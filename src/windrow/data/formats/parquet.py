@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,8 +26,6 @@ from windrow.data.remote.file import RemoteFile, RemoteHandle
 from windrow.data.skim.record import record_of_parquet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from windrow.data.base import Input
 
 

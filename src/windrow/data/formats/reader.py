@@ -6,6 +6,7 @@ Transient ``OSError`` stay what they are, so that a retry can see them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,6 @@ from windrow.data.paths import is_remote, missing_package, named_error
 from windrow.errors import CorruptFileError, MissingFileError, UsageError, WindrowError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from windrow.data.remote.file import Link, RemoteFile
     from windrow.data.remote.http import Range
 

@@ -8,6 +8,7 @@ that are not plain numbers, or lists of them, are read by uproot.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,8 +22,6 @@ from windrow.data.formats.root_files import remote_file
 from windrow.data.skim.record import record_of_root
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
     from windrow.data.base import Input
 
 

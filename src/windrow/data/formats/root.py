@@ -5,6 +5,7 @@ Must not read data: the readers are in ``ttree`` and ``rntuple``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from windrow.data.formats.reader import translated
@@ -14,8 +15,6 @@ from windrow.data.formats.ttree import TTreeLayout, TTreeReader, ttree_layout
 from windrow.errors import MissingTreeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from windrow.data.base import Input, Reader
 
 

@@ -7,6 +7,7 @@ handle of its own. Plain columns go through ``baskets``, everything else through
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,8 +26,6 @@ from windrow.data.remote.file import RemoteFile
 from windrow.data.skim.record import record_of_root
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from windrow.data.base import Input
 
 

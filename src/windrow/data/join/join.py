@@ -7,6 +7,7 @@ for are read. A row that has no partner is an error, or has None there: it is ne
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,8 +22,6 @@ from windrow.errors import CorruptFileError, DataError, MissingColumnError, Spec
 from windrow.files import Once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.data.base import ColumnInfo, FileInfo, Input, Reader, Source

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import io
 from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -17,8 +18,6 @@ from typing import TYPE_CHECKING
 from windrow.data.remote.http import NEAR_SINGLE, Blocks, HttpFile, coalesced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from windrow.data.remote.http import Range
 
 

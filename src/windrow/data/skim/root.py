@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
@@ -15,9 +17,6 @@ from windrow.data.skim.write import is_plain_list, zipped_columns
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
     from windrow.data.skim.write import Plan
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,9 +27,6 @@ from windrow.data.skim.record import PARQUET_KEY, complete_record, encoded
 from windrow.errors import UsageError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from windrow.data.skim.fragments import Shape
 
 

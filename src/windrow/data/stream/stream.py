@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import pairwise
@@ -23,8 +23,6 @@ from windrow.errors import DataError, SpecError, UsageError
 from windrow.units import parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
     from windrow.data.base import Reader
 
     Batches = Generator[tuple[str, Any], None, None]

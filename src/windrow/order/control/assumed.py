@@ -9,6 +9,7 @@ independent, and then weighed so that in every order that ran each cut passes th
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +17,6 @@ import numpy as np
 from windrow.core.records import FAILED, PASSED, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.core.records import StepCost, Terrain

@@ -7,14 +7,13 @@ sec. 3). Time is what tasks took, added up: an argument, not a clock.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from windrow.core.records import StepCost
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from windrow.core.records import Window
 
 #: Windows that are looked at: more would tell little news, take their time at every decision, and outlive a change.

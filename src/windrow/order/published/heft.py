@@ -13,13 +13,12 @@ it, tasks on processors, is in ``benchmarks/paper_heft.py``.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from windrow.order.published.propositions import seconds_per_row
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
-
     from windrow.order.model import Situation
 
 TaskT = TypeVar("TaskT", bound="Hashable")

@@ -23,6 +23,7 @@ The weights do not estimate a cost, so the order may be worse than the written o
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,6 @@ from windrow.order.adaptive import duration, percent
 from windrow.order.published.propositions import Rule, full_order, propositions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from windrow.order.model import Situation
     from windrow.order.published.propositions import Proposition
 

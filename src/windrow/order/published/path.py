@@ -22,13 +22,12 @@ visited on a shorter way before.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from windrow.order.published.propositions import full_order, propositions, total_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from windrow.order.model import Situation
     from windrow.order.published.propositions import Proposition
 

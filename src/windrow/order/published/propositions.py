@@ -15,6 +15,7 @@ Some things the publications do not have, and how they are read for all of them:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,6 @@ from windrow.order.constraints import all_needs, complete
 from windrow.order.cost import verdicts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.order.model import Situation, Step

@@ -5,6 +5,7 @@ Every question that needs the file's columns or the dataset's metadata is answer
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import filter as matching
 from types import MappingProxyType
@@ -18,8 +19,6 @@ from windrow.pipeline.definition.definition import Product, before_first_cut, de
 from windrow.pipeline.definition.saves import bind_saves
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from windrow.blocks.program import BoundSave, Lane
     from windrow.data.base import FileInfo
     from windrow.pipeline.definition.definition import Definition

@@ -6,14 +6,13 @@ passed so far. It costs what a region costs, and needs nothing new where steps r
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from windrow.blocks.program import Lane
 from windrow.errors import UnknownNameError, alternatives
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from windrow.pipeline.definition.saves import SaveDefinition
 
 

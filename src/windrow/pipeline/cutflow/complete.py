@@ -6,6 +6,7 @@ engine, retried and accounted for like any other.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,6 @@ from windrow.errors import CorruptFileError, UsageError
 from windrow.pipeline.resume.step_digest import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from windrow.data.base import Input, Reader, Source
     from windrow.pipeline.cutflow.table import Cutflow, Table
     from windrow.pipeline.definition.definition import Definition

@@ -15,6 +15,7 @@ before all cuts is -1.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,8 +24,6 @@ import numpy as np
 from windrow.core.records import FAILED, NOT_ASKED, PASSED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.core.records import Window

@@ -6,6 +6,7 @@ A cut that later steps rely on cannot be left out: its line then says which step
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from windrow.pipeline.cutflow.regions import RegionTables, add_by_key
 from windrow.pipeline.results.grid import Grid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from windrow.blocks.cutflow_counts import Counts
 
 

@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,8 +25,6 @@ from windrow.pipeline.cutflow.written import Member, WrittenRegion
 from windrow.pipeline.results.grid import Grid, box, folded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from windrow.pipeline.cutflow.estimate import Estimate

@@ -6,6 +6,7 @@ A table of several datasets remembers what each of them had: how rows divide is 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from windrow.pipeline.cutflow.estimate import Estimate, Stratified, estimate, pa
 from windrow.pipeline.cutflow.regions import add_by_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy as np
     from numpy.typing import NDArray
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -10,8 +11,6 @@ from windrow.blocks.fetch_ahead import AccessLog
 from windrow.errors import DefinitionError, UnknownNameError, alternatives
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from windrow.blocks.kernels import EachKernel
     from windrow.pipeline.definition.saves import SaveDefinition
     from windrow.pipeline.definition.steps import StepDefinition

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,8 +13,6 @@ from windrow.errors import DefinitionError, UnknownNameError, alternatives, near
 from windrow.pipeline.binding.lanes import prefix_region
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from windrow.blocks.program import Lane
     from windrow.data.base import FileInfo
     from windrow.pipeline.definition.definition import Definition, Regions, Steps

@@ -6,6 +6,7 @@ that the same steps read share a box, so that long lists stay short. No file is 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from windrow.pipeline.inspect.rows import STAND_IN, definition_at_desk
 from windrow.watch.graph_drawing import INK, LINE, PALE_INK, Card, Drawn, Edge, Look, draw_graph, line_sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.definition.steps import Read, StepDefinition
     from windrow.pipeline.pipeline import Pipeline

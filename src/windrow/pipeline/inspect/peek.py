@@ -13,7 +13,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import filter as matching
 from functools import reduce
+from os import PathLike
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
@@ -42,9 +44,6 @@ from windrow.pipeline.inspect.rows import (
 from windrow.pipeline.results.grid import Grid, box
 
 if TYPE_CHECKING:
-    from os import PathLike
-    from types import TracebackType
-
     from numpy.typing import NDArray
 
     from windrow.blocks.program import BoundStep, Program

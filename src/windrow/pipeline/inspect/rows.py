@@ -7,6 +7,7 @@ runs.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -22,8 +23,6 @@ from windrow.errors import UnknownNameError, UsageError, nearest
 from windrow.pipeline.definition.steps import Read, define
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from windrow.blocks.program import Program
     from windrow.data.base import FileInfo, Input, Reader, Source
     from windrow.pipeline.definition.definition import Definition

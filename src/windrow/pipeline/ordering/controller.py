@@ -7,6 +7,7 @@ as much thinking gives the same plan.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from time import thread_time
@@ -28,8 +29,6 @@ from windrow.pipeline.ordering.situation import affine, constraints, fitting_gua
 from windrow.shape.costs import block_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from windrow.core.records import PlanJob, StepCost, Window
     from windrow.data.base import Source
     from windrow.order.model import Decision, Situation

@@ -7,6 +7,7 @@ same steps.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from windrow.pipeline.resume.step_digest import fingerprint
 from windrow.store.rundir import MANIFEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.results.result import Result

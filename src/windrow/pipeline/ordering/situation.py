@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from windrow.core.records import NO_COST
@@ -12,8 +13,6 @@ from windrow.pipeline.definition.definition import dependencies
 from windrow.shape.costs import fit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from windrow.core.records import Evidence, Plan, StepCost
     from windrow.pipeline.definition.definition import Definition
 

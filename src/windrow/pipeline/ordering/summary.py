@@ -7,13 +7,12 @@ that were run, minus what was run.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from windrow.core.records import Evidence, StepCost
     from windrow.order.model import Decision, Situation
     from windrow.pipeline.ordering.controller import OrderController

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pickle
 import re
 import warnings
@@ -24,8 +25,6 @@ from windrow.watch.report.outputs import is_histogram
 from windrow.watch.report.plain_data import strict
 
 if TYPE_CHECKING:
-    import os
-
     from windrow.pipeline.results.result import Result
 
 #: What the place of the region is called for outputs over all rows, before any cut.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,6 @@ from windrow.watch.report.page import report_places, write_text
 from windrow.watch.report.plain_data import file_name, pathless, strict, without_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from windrow.watch.readlog import Log
 
 #: Lines of tables; a page is to be read, and the result has everything.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from windrow.data.source import stamp_of
@@ -16,8 +17,6 @@ from windrow.store.fingerprint.api import fingerprint
 from windrow.store.journal.journal import KnownInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from windrow.data.base import Input, Source
 
 

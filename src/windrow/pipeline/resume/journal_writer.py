@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from windrow.core.commands import Launch, Resolve
@@ -17,8 +18,6 @@ from windrow.pipeline.run.partials import pack
 from windrow.store.journal.journal import Keeper
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from windrow.core.commands import Command
     from windrow.core.events import Event
     from windrow.core.records import Rows

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -28,8 +29,6 @@ from windrow.store.fingerprint.api import fingerprint
 from windrow.store.fingerprint.libraries import content_of, full_name, library_of_class, library_of_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from windrow.blocks.chunk import Partial
     from windrow.core.ledger import Ledger
     from windrow.core.records import Plan

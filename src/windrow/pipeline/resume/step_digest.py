@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ import numpy as np
 from windrow.store.fingerprint import api
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.definition.steps import StepDefinition
 

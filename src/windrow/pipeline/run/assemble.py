@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,6 @@ from windrow.pipeline.run.partials import project, unite
 from windrow.shape.costs import fit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from windrow.blocks.chunk import Partial
     from windrow.blocks.selection import RowSet
     from windrow.core.rows import RowFeeder

@@ -7,9 +7,11 @@ same rows. Everybody else only waits for the answer.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from copy import deepcopy
 from dataclasses import replace
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from windrow.blocks.outputs import Value
@@ -19,9 +21,6 @@ from windrow.errors import UsageError, WindrowError
 from windrow.run.loop import RunOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
     from windrow.blocks.chunk import Partial
     from windrow.blocks.outputs import Leaf
     from windrow.core.rows import RowFeeder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from windrow.pipeline.run.workload import PipelineWorkload
 from windrow.store.journal.journal import Journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from windrow.core.records import Plan
     from windrow.core.rows import RowFeeder, Standing
     from windrow.data.base import Source

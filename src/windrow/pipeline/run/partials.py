@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from windrow.core.intervals import Intervals
 from windrow.pipeline.definition.definition import Product
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from windrow.core.records import Handle, Rows
     from windrow.pipeline.definition.steps import StepDefinition
     from windrow.pipeline.resume.journal_writer import JournalWriter

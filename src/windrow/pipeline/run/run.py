@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -47,8 +48,6 @@ from windrow.watch.log import EventLog
 from windrow.watch.progress import watching
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from windrow.core.records import Failure, Plan
     from windrow.data.base import Source
     from windrow.engines.base import Engine

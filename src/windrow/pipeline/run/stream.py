@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,6 @@ from windrow.pipeline.run.partials import UnitedPartial
 from windrow.pipeline.run.workload import Feed, PipelineWorkload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
-
     from windrow.blocks.program import Program
     from windrow.core.ledger import Ledger
     from windrow.core.records import Handle

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +40,6 @@ from windrow.pipeline.run.facts import RunFacts
 from windrow.pipeline.run.partials import unite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from windrow.blocks.parts import UnitPart
     from windrow.blocks.pilot import Pilot
     from windrow.blocks.program import BoundStep, Program

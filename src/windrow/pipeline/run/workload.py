@@ -11,7 +11,9 @@ import importlib
 import re
 import sys
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.blocks.chunk import Stopped
@@ -34,9 +36,6 @@ from windrow.store.fingerprint.api import difference
 from windrow.store.fingerprint.libraries import library_of_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import ModuleType
-
     from windrow.blocks.chunk import Partial
     from windrow.blocks.program import Program
     from windrow.core.records import Task

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -27,8 +28,6 @@ from windrow.pipeline.results.region_rows import skim_sections
 from windrow.store.disk import DirectoryLock, take_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from windrow.data.base import Source
     from windrow.data.skim.fragments import Fragment
     from windrow.pipeline.definition.definition import Definition

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -13,8 +14,6 @@ from windrow.random.arrays import compile_later
 from windrow.random.philox import another_key, philox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from numpy.typing import NDArray
 
     Words: TypeAlias = NDArray[np.uint64]

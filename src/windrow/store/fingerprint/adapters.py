@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xxhash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from windrow.store.fingerprint.libraries import Library
 
 

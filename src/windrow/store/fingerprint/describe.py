@@ -19,6 +19,7 @@ import os
 import struct
 import sys
 import types
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,8 +50,6 @@ from windrow.store.fingerprint.libraries import (
 from windrow.store.fingerprint.randomness import draws_of_uses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from windrow.store.fingerprint.code import Origin, Reading
 
 

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import sysconfig
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from importlib.util import resolve_name
 from pathlib import Path
@@ -21,8 +22,6 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from windrow.store.fingerprint.code import Origin
 
 

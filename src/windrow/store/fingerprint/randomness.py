@@ -10,6 +10,7 @@ import random
 import secrets
 import sys
 import uuid
+from collections.abc import Iterator
 from inspect import getattr_static
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,6 @@ import numpy as np
 from windrow.store.fingerprint.libraries import absolute, base_of, content_of, mro_of, names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from windrow.store.fingerprint.code import Origin, Reading
 
 

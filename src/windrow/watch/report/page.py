@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from html import escape
@@ -17,8 +18,6 @@ from windrow.store.disk import write_whole
 from windrow.watch.report.tables import hint, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from windrow.watch.readlog import Log
 
 #: A part of a page with a place in its menu: its key, its title and its content, which is HTML.

@@ -5,6 +5,7 @@ What the data has to hold is made by ``windrow.pipeline.results.report_data``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from windrow.watch.report.tables import Html, details, facts, heading, hint, lis
 from windrow.watch.report.timeline import memory_data, shares, throughput, timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from windrow.watch.readlog import Log
     from windrow.watch.report.tables import Column
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_count, format_seconds
@@ -15,8 +16,6 @@ from windrow.watch.task_graph import task_graph
 from windrow.watch.trace import trace_text
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from windrow.watch.graph_run import GraphRun
     from windrow.watch.log import CallRecord
 

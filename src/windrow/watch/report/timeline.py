@@ -6,6 +6,7 @@ which a block's height says how busy its worker was, so that gaps stay visible.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +14,6 @@ import numpy as np
 from windrow.watch.readlog import DISCARDED, FAILED, LOST, Attempts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from windrow.watch.readlog import Log

@@ -10,6 +10,7 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from invariants import validate
 from windrow.core import events as happened
 from windrow.core.commands import (
     Cancel,
@@ -125,7 +126,7 @@ class World:
             for command in commands:
                 told += self._do(command)
             if self._validate:
-                self.scheduler.validate()
+                validate(self.scheduler)
         return self.commands
 
     def _do(self, command: Any) -> list[happened.Event]:

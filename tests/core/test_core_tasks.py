@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from core_world import CRASH, KILL, READ, World
+from invariants import validate
 from windrow.core.commands import Discard, Fetch, Launch, OutputFailed, Recall, StopWorker, Take
 from windrow.core.events import (
     CancelRequested,
@@ -163,7 +164,7 @@ def test_what_is_read_and_nobody_makes_is_refused_and_nothing_changes() -> None:
     ):
         with pytest.raises(UsageError, match=words):
             made.scheduler.on([Submitted((), wrong)], 0.0)
-        made.scheduler.validate()
+        validate(made.scheduler)
     assert list(made.scheduler.graph.nodes) == [1]
 
 

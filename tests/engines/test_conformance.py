@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from invariants import validate
 from row_workload import RowSide, RowWork
 from windrow.core import commands as orders
 from windrow.core import events as happened
@@ -200,7 +201,7 @@ def go(engine: Engine, work: Work, inputs: int = 3, shape: Any = None, **more: A
     # Every look at this clock is ten seconds later: whatever waits for a time is due at once.
     more.setdefault("clock", itertools.count(step=10.0).__next__)
     outcome = run(scheduler, engine, work, **more)
-    scheduler.validate()
+    validate(scheduler)
     return outcome, scheduler
 
 

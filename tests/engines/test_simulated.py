@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from invariants import validate
 from searching import examples
 from windrow.core import commands as orders
 from windrow.core import events as happened
@@ -285,7 +286,7 @@ def test_whatever_happens_every_row_is_done_once(
     options = Options(restart=True, speculate=kind == "processes")
     scheduler = Scheduler(RowFeeder(made.specs(), Policies(shape=shape)), options=options)
     outcome = run(scheduler, engine, None, clock=engine.clock)  # type: ignore[arg-type]
-    scheduler.validate()
+    validate(scheduler)
     assert outcome.status == "complete"
     for number, one in enumerate(made.inputs):
         parts = sorted(part for rows in outcome.partials.get(number, []) for part in rows)

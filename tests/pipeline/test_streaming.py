@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import windrow as wr
+from invariants import validate
 from searching import examples
 from windrow.core.intervals import Intervals
 from windrow.core.rows import RowFeeder
@@ -132,7 +133,7 @@ class Watched(Scheduler):
 
     def on(self, events: Any, now: float) -> Any:
         commands = super().on(events, now)
-        self.validate()
+        validate(self)
         rows = self.feeder
         assert isinstance(rows, RowFeeder)
         Watched.most = max(Watched.most, len(rows.inputs.inputs), len(rows.ledger.books))

@@ -97,7 +97,7 @@ class Cutter:
         return taken
 
     def clear(self) -> list[Rows]:
-        pieces = [Rows(self._input, -key, stop) for key, stop, _ in reversed(self._pieces)]
+        pieces = self.waiting()
         self._pieces.clear()
         self.rows = 0
         return pieces
@@ -331,9 +331,6 @@ class Inputs:
         order = self._orders[category]
         mean = self._seen_rows // self._seen if self._seen else 0
         return order.uncut + (order.unopened * mean if order.left is None else 0)
-
-    def waiting(self) -> dict[str, tuple[int, int]]:
-        return {name: (order.uncut, order.unopened) for name, order in self._orders.items()}
 
     def _count(self, category: str, *, uncut: int = 0, unopened: int = 0) -> None:
         order = self._orders[category]

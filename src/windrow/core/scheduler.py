@@ -15,7 +15,6 @@ from windrow.core import events as happened
 from windrow.core.commands import Command, Discard, Resolve, Status, Uncounted, WakeAt
 from windrow.core.dispatch import Dispatch
 from windrow.core.graph import Graph, Node
-from windrow.core.invariants import validate
 from windrow.core.outputs import Batch, Outputs
 from windrow.core.policies import LaunchPolicy, Options, Spent
 from windrow.core.queues import ANSWER_S, Queues
@@ -123,9 +122,6 @@ class Scheduler:
     @property
     def notes(self) -> list[str]:
         return self.workers.notes
-
-    def validate(self) -> None:
-        validate(self)
 
     # -- the desk of the feeder
 

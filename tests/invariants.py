@@ -260,7 +260,8 @@ def _books(scheduler: Scheduler, feeder: RowFeeder) -> None:
     }
     for name, (counted, found) in counters.items():
         _check(counted == found, f"the counter {name!r} is {counted}, but there are {found}")
-    for category, counts in inputs.waiting().items():
+    for category, order in inputs._orders.items():
+        counts = order.uncut, order.unopened
         mine = [one for one in inputs.inputs.values() if one.spec.category == category]
         found = sum(uncut[one.spec.id] for one in mine), sum(one.spec.id in ledger.unopened for one in mine)
         _check(counts == found, f"of {category!r} are uncut and unopened {found}, counted {counts}")

@@ -7,6 +7,7 @@ stale reports can be had too.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ from windrow.core.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from windrow.core.ledger import Ledger
     from windrow.core.scheduler import Scheduler
 
 CRASH = Failure(FailureKind.CRASHED, "WorkerLost", "it crashed")
@@ -95,6 +97,8 @@ class World:
         self.publishing: list[int] = []  #: tasks that are to be put into place
         self.released: dict[int, str] = {}  #: by attempt: what it has released
         self.launched: list[Launch] = []
+        self.copies = 0  #: launches of tasks that ran elsewhere
+        self.bad: Counter[str] = Counter()  #: ends of workers and attempts, by whose fault they were
         self.end: Resolve | None = None
         self.wake: float | None = None
         self.old: list[happened.Event] = []  #: to be told again
@@ -171,6 +175,7 @@ class World:
 
     def _launch(self, launch: Launch) -> None:
         self.launched.append(launch)
+        self.copies += any(one.task.id == launch.task.id for queue in self.queues.values() for one in queue)
         store = self.stores[self._store(launch.life)]
         for place in launch.bring:
             store[launch.inputs[place]] = self.stores[DRIVER][launch.inputs[place]]
@@ -257,6 +262,7 @@ class World:
         """Let what a worker is at raise."""
         launch = self.queues[life].pop(0)
         self._consume(launch)
+        self.bad[failure.kind.name] += 1
         return [happened.Failed(launch.attempt, life, failure)]
 
     def exhaust(self, life: Life, resource: str = "memory", limit: float = 1e6) -> list[happened.Event]:
@@ -274,6 +280,8 @@ class World:
         """Let a worker go away."""
         del self.lives[life.worker], self.queues[life], self.stores[life]
         self.stopping.discard(life)
+        if failure is not None:
+            self.bad[failure.kind.name] += 1
         self.fetches = [fetch for fetch in self.fetches if fetch.source != life]
         return [happened.WorkerLost(life, failure)]
 
@@ -358,6 +366,16 @@ class World:
     def rows_taken(self) -> list[Rows]:
         """List the rows of all partials that were taken, in order."""
         return sorted(part for take, value in self.taken if take.about is not None for part in value)
+
+
+def missing_rows(ledger: Ledger) -> list[Rows]:
+    """List the known rows that are neither done nor failed, by input and range."""
+    return [
+        Rows(number, entry.start, entry.stop)
+        for number in sorted(ledger.books)
+        for entry in ledger.account(number)
+        if entry.stop is not None and entry.state in ("held", "missing")
+    ]
 
 
 def _left(rows: tuple[Rows, ...], gone: list[Rows]) -> tuple[Rows, ...]:

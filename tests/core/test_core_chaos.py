@@ -207,11 +207,10 @@ def test_everything_that_can_happen_does() -> None:
         world, _ = rows_world(seed)
         world.begin()
         world.run(faults=0.2)
-        spent = world.scheduler.spent
-        seen += Counter(copies=spent.copies, crashes=spent.crashes, losses=spent.losses, retries=spent.retries)
+        seen += world.bad + Counter(copies=world.copies)
         seen += Counter(type(one.task.payload).__name__ for one in world.launched)
         seen += Counter(queued=sum(one.queued for one in world.launched))
-    assert [what for what in ("copies", "crashes", "losses", "retries", "queued") if not seen[what]] == []
+    assert [what for what in ("copies", "CRASHED", "LOST", "TRANSIENT_IO", "queued") if not seen[what]] == []
     assert seen["OpenInput"]
     assert seen["RunRows"]
     assert seen["MergePartials"]

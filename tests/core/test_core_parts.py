@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from core.test_core_rows import A, B, feeder_of, go_on, known, rows_at, world
-from core_world import ERROR
+from core_world import ERROR, missing_rows
 from windrow.core import rows
 from windrow.core.events import CancelRequested
 from windrow.core.records import EvaluateUnit, Made, Rows, RunRows
@@ -84,7 +84,7 @@ def test_parts_of_a_unit_that_is_not_whole_are_missing_when_a_run_is_stopped() -
     made.run()
     assert made.end is not None
     assert made.end.status == "cancelled"
-    assert feeder_of(made).ledger.missing() == (Rows(0, 0, 10),)
+    assert missing_rows(feeder_of(made).ledger) == [Rows(0, 0, 10)]
     assert made.taken == []
 
 

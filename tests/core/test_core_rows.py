@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from core_world import CRASH, ERROR, KILL, READ, World
+from core_world import CRASH, ERROR, KILL, READ, World, missing_rows
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker
 from windrow.core.events import CancelRequested, Closed, DrainRequested, Event, Finished, Submitted, Tick, WorkerJoined
 from windrow.core.policies import LaunchPolicy, Options, Policies
 from windrow.core.records import (
     DRIVER,
+    NO_COST,
     Evidence,
     Failure,
     FailureKind,
@@ -390,7 +391,8 @@ def test_a_read_is_tried_again_after_a_pause_and_then_given_up_with_its_input() 
     made.tell(*made.start(A), *made.fail(A, READ))
     finish_all(made)
     assert feeder_of(made).ledger.failed_rows == 10
-    assert made.scheduler.spent.retries == 1
+    ran = [one.task.payload.rows for one in made.launched if isinstance(one.task.payload, RunRows)]
+    assert ran.count((Rows(0, 0, 10),)) == 2
 
 
 def test_an_input_that_cannot_be_opened_is_listed_or_stops_the_run() -> None:
@@ -432,7 +434,7 @@ def test_rows_that_crash_are_cut_smaller_until_the_unit_at_fault_is_found() -> N
         else:
             go_on(made, life, wall=1.0)
     assert [rows for rows, _ in feeder_of(made).ledger.failures[0]] == [Rows(0, 20, 30)]
-    assert made.scheduler.spent.crashes == 4  # twice the whole, twice the unit
+    assert made.bad["CRASHED"] == 4  # twice the whole, twice the unit
 
 
 def test_a_kill_is_free_but_not_for_ever() -> None:
@@ -605,11 +607,10 @@ def test_evidence_counts_only_for_accepted_attempts() -> None:
     made = world(known(30), restart=True)
     (launch,) = made.queues[A]
     made.tell(*made.lose(A))
-    late: Event = Finished(
-        launch.attempt, A, (_made(launch.task.makes[0]),), Measurement(wall=1.0), RowsReport(Evidence(notes=("no",)))
-    )
+    report = RowsReport(Evidence(steps=(("no", NO_COST),)))
+    late: Event = Finished(launch.attempt, A, (_made(launch.task.makes[0]),), Measurement(wall=1.0), report)
     made.tell(late)
-    assert feeder_of(made).accounts["d"].evidence.notes == ()
+    assert feeder_of(made).accounts["d"].evidence.steps == ()
 
 
 # -- near the end
@@ -653,7 +654,7 @@ def test_the_copy_of_a_straggler_may_be_first_and_the_run_ends_without_the_one_t
     assert made.end is not None
     assert made.end.status == "complete"
     assert made.queues[A][0].attempt in made.cancelled
-    assert made.scheduler.spent.copies == 1
+    assert made.copies == 1
 
 
 def test_the_straggler_may_be_first_after_all() -> None:
@@ -682,9 +683,9 @@ def test_when_one_is_lost_or_fails_the_other_goes_on_and_the_second_failure_deci
 
 def test_a_thread_cannot_be_ended_so_its_task_is_not_run_twice() -> None:
     """Also where processes may come later, and copies are allowed."""
-    assert straggler().scheduler.spent.copies == 1
+    assert straggler().copies == 1
     made = straggler(shares=True)
-    assert made.scheduler.spent.copies == 0
+    assert made.copies == 0
     finish_all(made)
     assert made.rows_taken() == [Rows(0, n, n + 10) for n in range(0, 40, 10)]
 
@@ -716,7 +717,7 @@ def test_a_drained_worker_hands_over_and_ends_and_another_life_begins() -> None:
     commands = made.tell(*made.lose(A, None))
     assert [one for one in commands if isinstance(one, StartWorker)]
     finish_all(made)
-    assert made.scheduler.spent.losses == 0
+    assert made.scheduler.workers.losses == 0
 
 
 def test_a_worker_whose_memory_grows_is_replaced() -> None:
@@ -774,7 +775,7 @@ def test_a_cancelled_run_brings_what_is_held_and_says_what_is_missing() -> None:
     done = made.rows_taken()
     ledger = feeder_of(made).ledger
     assert sum(stop - start for _, start, stop in done) == ledger.done_rows >= 30
-    assert sum(part.stop - part.start for part in ledger.missing()) == 100 - ledger.done_rows
+    assert sum(part.stop - part.start for part in missing_rows(ledger)) == 100 - ledger.done_rows
 
 
 def test_a_merge_that_has_begun_goes_on_when_the_run_is_cancelled() -> None:

@@ -548,7 +548,7 @@ def test_a_drained_worker_hands_over_what_it_keeps() -> None:
     assert [one.life for one in commands if isinstance(one, StopWorker)] == [A]
     made.tell(*made.lose(A, None))
     assert exists(made, "1.0")
-    assert made.scheduler.spent.losses == 0
+    assert made.scheduler.workers.losses == 0
 
 
 def test_workers_for_input_and_output_come_when_a_task_needs_one_and_take_nothing_else() -> None:

@@ -170,7 +170,9 @@ class Driver:
 
     def feed(self, events: list[happened.Event]) -> None:
         self.disk.step(on_disk=False)
-        for command in self.scheduler.on(events, self.engine.now):
+        commands = self.scheduler.on(events, self.engine.now)
+        self.engine.seen["copies"] += sum(len(node.attempts) > 1 for node in self.scheduler.graph.open.values())
+        for command in commands:
             self.disk.step(on_disk=False)
             if isinstance(command, orders.Take):
                 self._take(command)
@@ -325,7 +327,6 @@ def live(seed: int, rules: Rules = RULES) -> Counter[str]:
         finally:
             if driver is not None:
                 seen.update(driver.engine.seen)
-                seen["copies"] += driver.scheduler.spent.copies
                 seen["taken over"] += len(driver.used)
     return seen
 

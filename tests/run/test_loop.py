@@ -168,7 +168,8 @@ def test_later_tasks_run_under_the_plan_that_was_asked_for() -> None:
     outcome = run(scheduler(400), InlineEngine(), Work(work), planner=planner)
     assert plans[0] == 0
     assert plans[-1] == 8
-    assert [plan.id for plan in outcome.plans] == [8]
+    assert outcome.rows is not None
+    assert [plan.id for plan in outcome.rows.accounts["data"].plans] == [0, 8]
     assert outcome.evidence["data"].guards == (("step", "cut"),)
 
 
@@ -177,7 +178,8 @@ def test_without_a_planner_the_policy_is_asked() -> None:
         return Evidence(guards=(("step", f"cut{rows.start}"),))
 
     outcome = run(scheduler(), InlineEngine(), Work(work))
-    assert outcome.plans[-1].guards == tuple(("step", f"cut{start}") for start in (0, 10, 20, 30))
+    assert outcome.rows is not None
+    assert outcome.rows.accounts["data"].plans[-1].guards == tuple(("step", f"cut{start}") for start in (0, 10, 20, 30))
 
 
 def test_observers_see_every_event_and_every_command() -> None:

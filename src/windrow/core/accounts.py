@@ -18,9 +18,6 @@ MOSTLY_WAITS = 0.1
 #: Weight of the newest task in the recent cost of a row: about the last five count.
 RECENT = 0.2
 
-#: Notes are for people; a step that writes a new one for every block must not fill the memory.
-MAX_NOTES = 100
-
 #: Evidence is added up so many tasks at a time: column by column it costs half of task by task.
 UNREAD = 128
 
@@ -39,12 +36,11 @@ class Learned:
     Every task brings some, so it is taken in unread and added up many tasks at a time.
     """
 
-    __slots__ = ("_looked", "_notes", "_probed", "_ran", "_steps", "_terrain", "_unread", "_windows")
+    __slots__ = ("_looked", "_probed", "_ran", "_steps", "_terrain", "_unread", "_windows")
 
     def __init__(self) -> None:
         self._unread: list[Evidence] = []
         self._steps: dict[str, StepCost] = {}
-        self._notes: dict[str, None] = {}
         self._windows: deque[Window] = deque(maxlen=MAX_WINDOWS)
         self._terrain: Terrain | None = None
         self._probed: dict[str, StepCost] = {}
@@ -61,7 +57,6 @@ class Learned:
         return Evidence(
             tuple(self._steps.items()),
             tuple(guards),
-            tuple(self._notes),
             tuple(self._windows),
             self._terrain,
             tuple(self._probed.items()),
@@ -76,9 +71,6 @@ class Learned:
             if evidence.steps:
                 names, costs = zip(*evidence.steps, strict=True)
                 tables.setdefault(names, []).append(costs)
-            for note in evidence.notes:
-                if len(self._notes) < MAX_NOTES:
-                    self._notes[note] = None
             if evidence.windows or evidence.probed or evidence.terrain:
                 self._read_probes(evidence)
         self._unread.clear()

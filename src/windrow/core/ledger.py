@@ -192,15 +192,6 @@ class Ledger:
     def accounted(self) -> bool:
         return not self.unopened and self.done_rows + self.failed_rows == self.known_rows
 
-    def missing(self) -> tuple[Rows, ...]:
-        """List the known rows that are neither done nor failed, by input and range."""
-        return tuple(
-            Rows(input_id, entry.start, entry.stop)
-            for input_id in sorted(self.books)
-            for entry in self.account(input_id)
-            if entry.stop is not None and entry.state in ("held", "missing")
-        )
-
     def last_row(self, input_id: int) -> int:
         """Give the end of the last row that the run is asked for; 0 if there is none."""
         book = self.books.get(input_id)

@@ -193,7 +193,7 @@ class Policies:
     safety: SafetyPolicy = field(default_factory=AtTheEnd)
 
 
-# -- what the user asked, and what went wrong ---------------------------------------------------
+# -- what the user asked ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,14 +208,3 @@ class Options:
     speculate: bool = False  #: run a straggler twice near the end, at workers that can be killed
     io_workers: int = 0  #: workers for input and output that may be started when tasks need them
     first_io: int = 0  #: number of the first of them at least
-
-
-@dataclass(slots=True)
-class Spent:
-    """What a run spent on things that went wrong: the one budget that reports show."""
-
-    retries: int = 0  #: of reads
-    crashes: int = 0  #: workers that a task ended
-    losses: int = 0  #: workers that ended otherwise, without being told to
-    exhaustions: int = 0  #: attempts that were ended at a limit
-    copies: int = 0  #: attempts that ran a straggler a second time

@@ -321,7 +321,6 @@ class Evidence:
 
     steps: tuple[tuple[str, StepCost], ...] = ()
     guards: tuple[tuple[str, str], ...] = ()  #: (step, cut): the step must come after the cut
-    notes: tuple[str, ...] = ()
     windows: tuple[Window, ...] = ()
     terrain: Terrain | None = None  #: goes along with windows
     #: what steps cost where rows were shown to all of them; not in ``steps``, which are the run's own

@@ -1,6 +1,6 @@
 """What becomes of tasks whose attempt, worker or limit came to a bad end.
 
-The rules are in ``retry``; here they are carried out, and what it cost is counted.
+The rules are in ``retry``; here they are carried out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ class Recovery:
         self._outputs = scheduler.outputs
         self._feeder = scheduler.feeder
         self._options = scheduler.options
-        self._spent = scheduler.spent
 
     # -- workers
 
@@ -157,7 +156,6 @@ class Recovery:
             attempt.worker.proven = True  # it has brought a task to an end, if a bad one
             self.give_up(node, failure)
         elif failure.kind is FailureKind.TRANSIENT_IO:
-            self._spent.retries += 1
             pause_s = BACK_OFF_S[min(tries.reads, len(BACK_OFF_S)) - 1]
             heappush(self._scheduler.times, (self._scheduler.batch.now + pause_s, node.id, False))
             self._graph.back(node, delayed=True)

@@ -16,7 +16,7 @@ from windrow.core.commands import Command, Discard, Resolve, Status, Uncounted, 
 from windrow.core.dispatch import Dispatch
 from windrow.core.graph import Graph, Node
 from windrow.core.outputs import Batch, Outputs
-from windrow.core.policies import LaunchPolicy, Options, Spent
+from windrow.core.policies import LaunchPolicy, Options
 from windrow.core.queues import ANSWER_S, Queues
 from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Plan, Task
 from windrow.core.recovery import Recovery
@@ -47,10 +47,9 @@ class Scheduler:
         self.status: Status | None = None  #: None until the run is resolved
         self.failure: Failure | None = None  #: that stopped the run
         self.stopping = False
-        self.spent = Spent()
         batch = self.batch = Batch()
         self.resources = Resources()
-        self.workers = Workers(self.resources, self.options, self.spent)
+        self.workers = Workers(self.resources, self.options)
         self.outputs = Outputs(batch, feeder, self.resources, self.options.crashes, MOST_LOSSES)
         self.queues = Queues(self)
         self.dispatch = Dispatch(self)
@@ -285,7 +284,6 @@ class Scheduler:
             if worker is None:
                 self.queues.wake_at(self.batch.now + ANSWER_S)
                 break
-            self.spent.copies += 1
             self.launch(attempt.node, worker)
 
     def _pass_time(self) -> None:
@@ -487,7 +485,6 @@ class Scheduler:
         attempt = self._live(event)
         if attempt is None:
             return
-        self.spent.exhaustions += 1
         if attempt.node.fed:
             kind = OUT_OF_TIME if event.resource == "seconds" else "Exhausted"
             place = "" if self.feeder is None else self.feeder.describe(attempt.node.task)

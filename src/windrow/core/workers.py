@@ -16,7 +16,7 @@ from windrow.core.commands import Command, StartWorker, StopWorker
 from windrow.core.records import Failure, FailureKind, Life
 
 if TYPE_CHECKING:
-    from windrow.core.policies import Options, Spent
+    from windrow.core.policies import Options
     from windrow.core.queues import Chain
     from windrow.core.records import Measurement, Worker
     from windrow.core.resources import Resources
@@ -78,7 +78,7 @@ class WorkerState:
 class Workers:
     """All living workers, and the lives that are to come."""
 
-    def __init__(self, resources: Resources, options: Options, spent: Spent) -> None:
+    def __init__(self, resources: Resources, options: Options) -> None:
         self.alive: dict[int, WorkerState] = {}
         self.short: dict[int, WorkerState] = {}  #: open workers whose queue a feeder has perhaps not filled
         self.draining: dict[int, WorkerState] = {}
@@ -88,7 +88,6 @@ class Workers:
         self.past_s = 0.0  #: the sum of the lifetimes of those that are gone
         self._resources = resources
         self._options = options
-        self._spent = spent
         self.pauses: list[tuple[float, Life, bool]] = []  #: heap: when a life may begin
         self._lives: dict[int, int] = {}  #: by worker: the newest incarnation ever seen
         self._useless: dict[int, int] = {}  #: by worker: lives in a row that ended no task
@@ -147,7 +146,7 @@ class Workers:
             self._last_end = f"worker {worker.id} was told to end ({drain.reason})"
         else:
             self.losses += 1
-            self._count(worker.id, failure)
+            self._last_end = f"worker {worker.id}: {failure.message}"
         again = self._options.restart if drain is None else drain.replace
         useless = 0 if worker.proven or told else self._useless.get(worker.id, 0) + 1
         following = Life(worker.id, worker.life.incarnation + 1)
@@ -159,17 +158,10 @@ class Workers:
             return
         self._lives[life.worker] = life.incarnation
         self.starting.pop(life.worker, None)
-        self._count(life.worker, failure)
+        self._last_end = f"worker {life.worker}: {failure.message}"
         useless = self._useless.get(life.worker, 0) + 1
         following = Life(life.worker, life.incarnation + 1)
         self._next_life(following, False, useless, now, out if self._options.restart else None)
-
-    def _count(self, worker: int, failure: Failure) -> None:
-        if failure.kind is FailureKind.CRASHED:
-            self._spent.crashes += 1
-        else:
-            self._spent.losses += 1
-        self._last_end = f"worker {worker}: {failure.message}"
 
     def _next_life(self, life: Life, io: bool, useless: int, now: float, out: list[Command] | None) -> None:
         self._useless[life.worker] = useless

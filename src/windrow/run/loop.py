@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
@@ -97,7 +97,6 @@ class RunOutcome:
     reason: str  #: why it was stopped, if it was
     partials: dict[int, list[Any]]  #: by input, in order of their first row
     rows: RowFeeder | None  #: where rows came from, if any were run
-    plans: list[Plan]  #: issued during the run, in order; those that changed something
     notes: list[str]
     wall_s: float
     driver_cpu_s: float  #: of the loop itself, without work that the engine did inside ``wait``
@@ -161,7 +160,6 @@ def run(
         reason=loop.end.reason,
         partials=loop.collector.partials(),
         rows=rows,
-        plans=loop.plans,
         notes=list(scheduler.notes),
         wall_s=wall_s,
         driver_cpu_s=cpu,
@@ -185,7 +183,6 @@ class _Loop:
     inbox: Inbox | None = None
     end: Resolve | None = None
     wake: float | None = None
-    plans: list[Plan] = field(default_factory=list)
 
     def until_resolved(self, interrupts: _Interrupts) -> None:
         told = False
@@ -248,11 +245,7 @@ class _Loop:
             self.collector.add(command.handle, value, command.about)
         elif isinstance(command, Replan):
             assert self.planner is not None
-            plan = self.planner(command.job)
-            before = command.job.plan
-            if (plan.order, plan.guards) != (before.order, before.guards):
-                self.plans.append(plan)
-            answers.append(Planned(plan))
+            answers.append(Planned(self.planner(command.job)))
         elif isinstance(command, WakeAt):
             self.wake = command.time
         elif isinstance(command, Resolve):

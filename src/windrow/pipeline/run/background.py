@@ -204,7 +204,6 @@ def outcome_so_far(scheduler: Scheduler, rows: RowFeeder, collector: Collector) 
         reason="",
         partials={number: [_copied(one) for one in parts] for number, parts in partials.items()},
         rows=rows,
-        plans=[],
         notes=list(scheduler.notes),
         wall_s=0.0,
         driver_cpu_s=0.0,

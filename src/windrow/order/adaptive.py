@@ -39,20 +39,17 @@ def adaptive(situation: Situation, *, materially: float = 0.02, effort: float = 
     current = _priced(situation, repair(situation.current, situation.needs), sampled)
     written = _priced(situation, situation.written, sampled)
     seen = sum(window.size for window in situation.windows)
-    exact = sure = False
+    sure = False
     if seen < LEAST_ROWS:
         chosen, why = current, f"kept: {seen} rows were sampled, at least {LEAST_ROWS} are needed"
     else:
-        best = find_order(situation, sampled, effort)
-        exact = best.exact
-        best = min(best, written, key=lambda found: found.cost)
+        best = min(find_order(situation, sampled, effort), written, key=lambda found: found.cost)
         chosen, why, sure = _choose(situation, sampled, best, current, written.cost, materially)
     return Decision(
         order=chosen.order,
         cost=chosen.cost,
         current_cost=current.cost,
         written_cost=written.cost,
-        exact=exact,
         sure=sure,
         why=why,
         steps=reasons(situation, expected_cost(situation, chosen.order, sampled)),

@@ -73,11 +73,6 @@ class Expected(NamedTuple):
     total: float  #: seconds
     steps: tuple[StepExpected, ...]  #: in the order asked for
 
-    @property
-    def bytes(self) -> float:
-        """Stored bytes of the columns that are read."""
-        return sum(step.column_bytes for step in self.steps)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledRows:

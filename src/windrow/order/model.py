@@ -71,7 +71,6 @@ class Decision:
     current_cost: float  #: of the order in force
     written_cost: float  #: of the order in the user's file
     sure: bool = True  #: more rows would hardly change it
-    exact: bool = False  #: no order is cheaper, as far as the model knows; else a good one was searched for
     steps: tuple[str, ...] = ()  #: why each step stands where it does, in the order; nothing where a rule chose it
 
 

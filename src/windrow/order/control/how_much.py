@@ -30,10 +30,9 @@ class Sampling(NamedTuple):
 
     share: float
     rows: int
-    windows: float = 1.0  #: how many more can be paid for
 
 
-NO_SAMPLE = Sampling(0.0, 0, 0.0)
+NO_SAMPLE = Sampling(0.0, 0)
 
 
 def how_much(
@@ -89,4 +88,4 @@ def how_much(
     share = affordable / max(left_s / unit_s, 1.0)
     if windows < FEW:
         share = max(share, min(affordable, FEW) / max(ahead, 1.0))
-    return Sampling(min(share, 1.0), int(rows), affordable)
+    return Sampling(min(share, 1.0), int(rows))

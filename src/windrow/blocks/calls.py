@@ -176,18 +176,15 @@ class Caller:
         if columns:
             self.store.load(columns, selection)
 
-    def answer(
-        self, step: BoundStep, selection: Selection, meter: Meter | None = None, lanes: tuple[int, ...] | None = None
-    ) -> Any:
+    def answer(self, step: BoundStep, selection: Selection, meter: Meter | None = None) -> Any:
         """Call a step on some rows, in blocks where it takes plain arrays, and check what it returns.
 
-        A step on awkward arrays has a high price per call: it sees all rows at once. ``lanes`` are those the rows are
-        for, if not all of the step's.
+        A step on awkward arrays has a high price per call: it sees all rows at once.
         """
         self.prepare(step.name, step.arguments, selection)
         if step.kernel is not None:
             return self.each(step, selection)(meter)
-        arguments = self.gather(step.arguments, selection, step.lanes if lanes is None else lanes)
+        arguments = self.gather(step.arguments, selection, step.lanes)
         return self._answer_blocks(step, arguments, selection, meter)
 
     def gathered(self, step: BoundStep, selection: Selection) -> Callable[[Meter | None], Any] | None:

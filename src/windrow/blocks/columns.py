@@ -153,12 +153,7 @@ class ColumnStore:
         self._load(columns, self.ranges(selection))
 
     def _load(self, columns: Iterable[str], wanted: Ranges) -> None:
-        missing: dict[Ranges, list[str]] = {}
-        for column in dict.fromkeys(columns):
-            stored = self._stored.get(column)
-            lacking = wanted if stored is None else _subtract(wanted, stored.ranges, self.borders)
-            if lacking:
-                missing.setdefault(lacking, []).append(column)
+        missing = self.lacking(columns, wanted, unread=True)
         if self.link is not None and missing:
             self.fetch(self.lacking([name for names in missing.values() for name in names], wanted))
         for ranges, names in missing.items():
@@ -166,13 +161,13 @@ class ColumnStore:
             for name in names:
                 self._store(name, ranges, [part[name] for part in parts])
 
-    def lacking(self, columns: Iterable[str], wanted: Ranges) -> dict[Ranges, list[str]]:
-        """Say which rows of which columns are neither read nor fetched, of those that are wanted."""
+    def lacking(self, columns: Iterable[str], wanted: Ranges, *, unread: bool = False) -> dict[Ranges, list[str]]:
+        """Say which rows of which columns are neither read nor fetched, of those that are wanted; ``unread``: not read."""
         lacking: dict[Ranges, list[str]] = {}
         for column in dict.fromkeys(columns):
             rest = wanted
             stored = self._stored.get(column)
-            for had in (stored.ranges if stored else (), self._fetched.get(column, ())):
+            for had in (stored.ranges if stored else (), () if unread else self._fetched.get(column, ())):
                 rest = _subtract(rest, had, self.borders) if had else rest
             if rest:
                 lacking.setdefault(rest, []).append(column)

@@ -114,18 +114,12 @@ def check_weight(step: str, value: Any, rows: int) -> UpDown | NDArray[np.float6
 
 
 def _numbers(step: str, value: Any, rows: int) -> NDArray[np.float64]:
-    if isinstance(value, ak.Array):
-        try:
-            value = ak.to_numpy(value, allow_missing=False)
-        except ValueError as error:
-            raise StepResultError(
-                f"weight {step!r} must return one number per row but returned {_describe(value)}"
-            ) from error
-    if value is None or np.ma.is_masked(value) or np.iscomplexobj(value):
-        # NumPy would make a NaN of None, and forget masks and imaginary parts.
-        raise StepResultError(f"weight {step!r} must return one number per row but returned {_describe(value)}")
     try:
-        numbers = np.asarray(value, dtype=np.float64)
+        plain = ak.to_numpy(value, allow_missing=False) if isinstance(value, ak.Array) else value
+        if plain is None or np.ma.is_masked(plain) or np.iscomplexobj(plain):
+            # NumPy would make a NaN of None, and forget masks and imaginary parts.
+            raise TypeError("these are no plain numbers")  # noqa: TRY301
+        numbers = np.asarray(plain, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise StepResultError(
             f"weight {step!r} must return one number per row but returned {_describe(value)}"
@@ -134,7 +128,7 @@ def _numbers(step: str, value: Any, rows: int) -> NDArray[np.float64]:
         return np.full(rows, numbers)
     if numbers.shape != (rows,):
         raise StepResultError(
-            f"weight {step!r} must return one number per row: expected length {rows}, got {_describe(value)}"
+            f"weight {step!r} must return one number per row: expected length {rows}, got {_describe(plain)}"
         )
     return numbers
 

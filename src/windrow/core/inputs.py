@@ -221,7 +221,7 @@ class Inputs:
         self._move(one, InputState.OPEN)
         one.cutter = Cutter(one.spec.id, one.borders)
         wanted = []
-        for start, stop in _union(one.spec.ranges, one.rows):
+        for start, stop in union_of(one.spec.ranges, one.rows):
             if limit is not None:
                 stop = min(stop, start + limit)
                 limit -= stop - start
@@ -343,7 +343,7 @@ class Inputs:
         one.state = move(INPUT_MOVES, one.state, state, "input", one.spec.id)
 
 
-def _union(ranges: tuple[tuple[int, int], ...] | None, rows: int) -> list[tuple[int, int]]:
+def union_of(ranges: tuple[tuple[int, int], ...] | None, rows: int) -> list[tuple[int, int]]:
     """Clip ranges to the rows there are, in order, each row once; no ranges are all rows."""
     if ranges is None:
         return [(0, rows)]

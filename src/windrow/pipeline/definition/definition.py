@@ -86,6 +86,18 @@ def dependencies(steps: Steps) -> dict[str, tuple[str, ...]]:
     }
 
 
+def with_all_they_read(steps: Steps, names: Iterable[str]) -> set[str]:
+    """Give some of the steps together with all that they read, however far above."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in steps and name not in found:
+            found.add(name)
+            waiting += [read.column for read in steps[name].reads]
+    return found
+
+
 def before_first_cut(steps: Steps, weights: Iterable[str]) -> list[str]:
     names = list(steps)
     cuts = [number for number, name in enumerate(names) if steps[name].kind == "cut"]

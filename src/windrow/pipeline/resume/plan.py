@@ -17,10 +17,11 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
+from windrow.core.inputs import union_of
 from windrow.core.intervals import Intervals
 from windrow.core.ledger import Entry
 from windrow.core.records import InputSpec
-from windrow.pipeline.definition.definition import Product, dependencies, factors, products_of
+from windrow.pipeline.definition.definition import Product, factors, products_of, with_all_they_read
 from windrow.pipeline.resume.input_digest import InputIdentities
 from windrow.pipeline.run.partials import unpack
 from windrow.pipeline.run.workload import Feed
@@ -127,9 +128,8 @@ def begin(
         found = {product: reader.identity(product) for product in products_of(definition)}
         order = (orders or {}).get(dataset)
         for product, identity in found.items():
-            if (
-                order is not None and product.kind == "cutflow"
-            ):  # a line of one is what is left after the steps before it
+            if order is not None and product.kind == "cutflow":
+                # A line of one is what is left after the steps before it.
                 found[product] = replace(identity, digest=f"{identity.digest} {' '.join(order)}")
         plan.digests[dataset] = found
     inputs = journal.inputs()
@@ -225,15 +225,7 @@ def _spec(item: Input) -> InputSpec:
 
 
 def _asked(item: Input, known: KnownInput | None) -> Ranges | None:
-    if known is None:
-        return None
-    asked = Intervals()
-    steps = ((0, known.rows),) if item.steps is None else item.steps
-    for start, stop in sorted(steps):
-        start, stop = max(start, 0), min(stop, known.rows)
-        for gap in asked.gaps(start, stop) if start < stop else ():
-            asked.add(*gap)
-    return tuple(asked)
+    return None if known is None else tuple(Intervals(union_of(item.steps, known.rows)))
 
 
 # -- what a product is the same by: a digest of everything its content follows from -------------
@@ -269,12 +261,12 @@ class _Reader:
         self.weights = [n for n in definition.written if n in self.active and self.active[n].kind == "weight"]
         self.metadata = metadata
         self.dataset = dataset
-        self.needs = dependencies(definition.steps)
         self.registered = _registered()
 
     def identity(self, product: Product) -> Identity:
         definition = self.definition
-        needed = self._closure(self._roots(product))
+        read = with_all_they_read(self.active, self._roots(product))
+        needed = [name for name in definition.steps if name in read]
         words = [str(MEANING), __version__, *product.said.split("\0"), self.dataset]
         opaque: list[str] = []
         for name in needed:
@@ -308,19 +300,6 @@ class _Reader:
             yield from factors(self.definition.steps, product.name, product.region, self.weights)
         else:
             yield from self.weights
-
-    def _closure(self, roots: Iterable[str]) -> list[str]:
-        found: set[str] = set()
-        waiting = list(roots)
-        while waiting:
-            name = waiting.pop()
-            if name in found or name not in self.active:
-                continue
-            found.add(name)
-            step = self.active[name]
-            columns = {read.column for read in step.reads}
-            waiting += [column for column in columns if column in self.needs]
-        return [name for name in self.definition.steps if name in found]
 
     def _shape(self, product: Product) -> list[str]:
         """What else shows in a product: which cuts, on which side, between which weights."""

@@ -16,7 +16,7 @@ from windrow.pipeline.cutflow.complete import Completion, units_done
 from windrow.pipeline.cutflow.nminus1 import Count, NMinusOne, NMinusOneTables
 from windrow.pipeline.cutflow.table import Cutflow, Table
 from windrow.pipeline.cutflow.written import Member
-from windrow.pipeline.definition.definition import classes, products_of
+from windrow.pipeline.definition.definition import classes, products_of, with_all_they_read
 from windrow.pipeline.results.ledger import Entry, Ledger, left_out_notes
 from windrow.pipeline.results.region_rows import KeptFile, KeptRows
 from windrow.pipeline.results.result import Result, StepSummary
@@ -166,16 +166,8 @@ class ResultAssembly:
 
     def _needed_by(self, output: str) -> set[str]:
         steps = self.definition.steps
-        needed: set[str] = set()
-        todo = [output]
-        if steps[output].takes_weight:
-            todo += [name for name, step in steps.items() if step.kind == "weight"]
-        while todo:
-            name = todo.pop()
-            if name not in needed:
-                needed.add(name)
-                todo += [read.column for read in steps[name].reads if read.column in steps]
-        return needed
+        weights = [name for name, step in steps.items() if step.kind == "weight"] if steps[output].takes_weight else []
+        return with_all_they_read(steps, [output, *weights])
 
     def _tables(self, leaves: dict[str, Leaf], planned: dict[str, tuple[str, ...]]) -> dict[tuple[str, str], Table]:
         weights = frozenset(n for n, s in self.definition.steps.items() if s.kind == "weight")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from windrow.core.policies import RECENT
 from windrow.core.records import CostSums, Evidence, PlanJob, StepCost
 
 if TYPE_CHECKING:
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
 #: A task that computes less than this share of its time waits for something.
 MOSTLY_WAITS = 0.1
-
-#: Weight of the newest task in the recent cost of a row: about the last five count.
-RECENT = 0.2
 
 #: Evidence is added up so many tasks at a time: column by column it costs half of task by task.
 UNREAD = 128

@@ -34,9 +34,8 @@ class Launch(NamedTuple):
     plan: Plan
     limits: Needs = NO_LIMITS  #: "memory" in bytes and "seconds": more than that ends the attempt
     inputs: tuple[Handle, ...] = ()  #: what the task reads, in the order of ``task.reads``
-    bring: tuple[
-        int, ...
-    ] = ()  #: inputs, by position, that the worker lacks: the driver sends a copy, which stays there
+    #: Inputs, by position, that the worker lacks: the driver sends a copy, which stays there.
+    bring: tuple[int, ...] = ()
     grant: Grant = ()  #: what was given to it; a queued launch runs on what the one before it had
     #: It runs when what was launched at this worker before it has ended, and holds nothing of its own until then.
     queued: bool = False

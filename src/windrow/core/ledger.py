@@ -73,9 +73,8 @@ class Ledger:
     def __init__(self) -> None:
         self.books: dict[int, Book] = {}
         self.held: dict[str, tuple[Rows, ...]] = {}  #: by output: the rows of a partial; each row is in at most one
-        self.left_out: dict[
-            str, list[Rows]
-        ] = {}  #: by output: rows that failed when it was made, and do if it is again
+        #: by output: rows that failed when it was made, and do if it is again
+        self.left_out: dict[str, list[Rows]] = {}
         self.failures: dict[int, list[FailedRows]] = {}  #: by input
         self.failed_inputs: dict[int, Failure] = {}  #: never opened, so their rows are not known
         self.unopened: dict[int, None] = {}  #: inputs whose rows are not known yet

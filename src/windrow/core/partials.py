@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from windrow.core.accounts import RECENT
-from windrow.core.policies import AtTheEnd
+from windrow.core.policies import RECENT, AtTheEnd
 from windrow.core.records import MergePartials, Task
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ class Tries(NamedTuple):
 NO_TRIES = Tries()
 
 
-#: Weight of the newest task in what is known of its category: about the last five count.
+#: Weight of the newest task in what is known of its category, as in the recent cost of a row: about the last five count.
 RECENT = 0.2
 
 

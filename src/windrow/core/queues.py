@@ -13,6 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from windrow.core.commands import Cancel, Discard, Launch, Recall
+from windrow.core.outputs import NOTHING
 from windrow.core.records import DRIVER, Handle, make_record
 from windrow.core.transitions import AttemptState, TaskState
 from windrow.core.workers import MAX_QUEUE
@@ -38,8 +39,6 @@ OVERDUE_TIMES, OVERDUE_S = 3.0, 2.0
 UNKNOWN_S = 60.0
 #: Seconds until somebody may be free to help where nobody is.
 ANSWER_S = 1.0
-
-_NOTHING: dict[str, Made] = {}
 
 
 class Chain:
@@ -77,7 +76,7 @@ class Attempt:
         self.started: float | None = None  #: when
         self.recalled = False  #: its worker was asked to give it back
         self.void = False  #: nobody waits for its end
-        self.reported = _NOTHING  #: outputs that were told of while it ran
+        self.reported: dict[str, Made] = NOTHING  #: outputs that were told of while it ran
         self.taken_in: tuple[Handle, ...] = ()  #: what it works on in place, which nobody else has
 
 

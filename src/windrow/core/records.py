@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import add
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -235,16 +236,7 @@ class StepCost(NamedTuple):
         return cls(1, rows_in, rows_out, wall, float(rows_in) * rows_in, rows_in * wall, bytes_read)
 
     def merge(self, other: StepCost) -> StepCost:
-        return StepCost(
-            self.calls + other.calls,
-            self.rows_in + other.rows_in,
-            self.rows_out + other.rows_out,
-            self.wall + other.wall,
-            self.rows_squared + other.rows_squared,
-            self.rows_wall + other.rows_wall,
-            self.bytes_read + other.bytes_read,
-            self.read_s + other.read_s,
-        )
+        return StepCost(*map(add, self, other))
 
 
 NO_COST = StepCost()

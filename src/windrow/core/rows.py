@@ -116,9 +116,8 @@ class RowFeeder:
         self._forgotten = False  #: the run has failed: no result counts any more
         self._stopped = False
         self._barrier: Account | None = None  #: whose plan all tasks wait for
-        self._row_task = Task(0, "", needs=options.needs, twin=True)[
-            8:
-        ]  #: what tasks of rows have in common: from needs on
+        #: what tasks of rows have in common: from needs on
+        self._row_task = Task(0, "", needs=options.needs, twin=True)[8:]
         self._request = ShapeRequest("", 0, 0, 0, 0, 0, NO_COST)
         self._desk: Scheduler
         self.submitted(inputs)

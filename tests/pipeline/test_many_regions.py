@@ -59,14 +59,19 @@ def rows(count: int) -> dict[str, Any]:
     return {"w": rng.normal(1, 0.1, count), **{f"x_c{number}": rng.random(count) for number in range(20)}}
 
 
+def held_bytes(run: chunks.ChunkRun) -> int:
+    selections = {id(one): one for one in run.selections}.values()
+    return sum(part.nbytes for one in selections for part in (one._index, one._bits) if part is not None)
+
+
 def test_selections_hold_a_bit_for_each_row_and_region(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
     finish = chunks.ChunkRun.finish
 
     def noted(run: chunks.ChunkRun) -> Any:
-        held.append(sum(one.nbytes for one in {id(one): one for one in run.selections}.values()))
+        held.append(held_bytes(run))
         found = finish(run)
-        held.append(sum(one.nbytes for one in {id(one): one for one in run.selections}.values()))
+        held.append(held_bytes(run))
         return found
 
     monkeypatch.setattr(chunks.ChunkRun, "finish", noted)

@@ -157,9 +157,7 @@ def _form(fields: tuple[str, ...], dtypes: tuple[Any, ...], jagged: bool, record
 def _record_name(fields: tuple[str, ...]) -> str | None:
     """Name the vector behaviour that the fields allow: four-vectors where there is a mass or energy, and so on."""
     have = set(fields)
-    if {"pt", "eta", "phi"} <= have:
-        return "Momentum4D" if have & {"mass", "m", "energy", "e", "E"} else "Momentum3D"
-    if {"px", "py", "pz"} <= have:
+    if {"pt", "eta", "phi"} <= have or {"px", "py", "pz"} <= have:
         return "Momentum4D" if have & {"mass", "m", "energy", "e", "E"} else "Momentum3D"
     return "Momentum2D" if {"pt", "phi"} <= have or {"px", "py"} <= have else None
 

@@ -43,11 +43,6 @@ class Selection:
         if self._bits is not None:
             self._index = None
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes that it holds on to."""
-        return sum(one.nbytes for one in (self._index, self._bits) if one is not None)
-
     def bits(self) -> NDArray[np.uint8]:
         return np.packbits(self.mask()) if self._bits is None else self._bits
 
@@ -83,11 +78,7 @@ class Selection:
 
     def covers(self, other: Selection) -> bool:
         """Say whether all rows of another selection are of this one."""
-        if self.index is None:
-            return True
-        mine = np.zeros(self.length, dtype=bool)
-        mine[self.index] = True
-        return bool(mine[other.positions()].all())
+        return self.index is None or bool(self.mask()[other.positions()].all())
 
     def has(self, row: int) -> bool:
         index = self._index

@@ -5,7 +5,7 @@ In one process all workers share it. A worker in another process sends home what
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -43,8 +43,6 @@ class RunFacts:
             self.touched[step] = self.touched.get(step, frozenset()) | fields
 
     def copy(self) -> RunFacts:
-        reads = {key: list(ranges) for key, ranges in self.reads.items()}
-        return replace(
-            self, reads=reads, borders=dict(self.borders), identities=dict(self.identities),
-            defaults=dict(self.defaults), twins=dict(self.twins), touched=dict(self.touched),
-        )  # fmt: skip
+        copied = RunFacts()
+        copied.add(self)
+        return copied

@@ -14,6 +14,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -86,8 +87,8 @@ class EachKernel:
 
     def __reduce__(self) -> Any:
         # Compiled code stays behind: it belongs to one process.
-        facts = (self.function, self.parameters, self.name, self.kind, self.use_numba)
-        return _rebuild, facts
+        make = partial(EachKernel, name=self.name, kind=self.kind, use_numba=self.use_numba)
+        return make, (self.function, self.parameters)
 
     def __call__(
         self, args: Sequence[Any], rows: NDArray[np.int64] | None, length: int, rng: Rng | None = None
@@ -188,11 +189,6 @@ def _as_type(found: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     exact = dtype.kind != "f" or found.dtype.kind not in "iu" or int(found.max()) <= 2**53
     same = found.astype(dtype)
     return same if exact and np.array_equal(same, found, equal_nan=True) else found
-
-
-def _rebuild(*facts: Any) -> EachKernel:
-    function, parameters, name, kind, use_numba = facts
-    return EachKernel(function, parameters, name=name, kind=kind, use_numba=use_numba)
 
 
 def _bound(step: str, function: Callable[..., Any], parameters: Mapping[str, object]) -> dict[str, Any]:

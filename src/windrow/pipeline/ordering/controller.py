@@ -18,7 +18,7 @@ import numpy as np
 from windrow.core import rows
 from windrow.core.records import NO_COST, Plan
 from windrow.errors import UnknownNameError, UsageError, alternatives
-from windrow.order.constraints import complete, repair
+from windrow.order.constraints import all_needs, complete, repair
 from windrow.order.control.assumed import LEAST_SEEN, assumed_windows
 from windrow.order.control.how_much import MOST_ROWS, NO_SAMPLE, Sampling, how_much
 from windrow.order.control.when import Checkpoints
@@ -394,15 +394,11 @@ def _weights_first(
     start = first_cut(order)
     above, below = order[:start], order[start:]
     placed = set(asked).intersection(below)
+    far = all_needs(definition.written, needs)
     moved: set[str] = set()
     for name in definition.written[: first_cut(definition.written)]:
-        if definition.steps[name].kind == "weight":
-            with_needs = {name}
-            for step in reversed(definition.written):
-                if step in with_needs:
-                    with_needs.update(needs[step])
-            if not with_needs & placed:
-                moved |= with_needs
+        if definition.steps[name].kind == "weight" and not far[name] & placed and name not in placed:
+            moved |= {name, *far[name]}
     return (*above, *(n for n in below if n in moved), *(n for n in below if n not in moved))
 
 

@@ -13,22 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["LumiMask", "lumi_mask", "lumi_ranges", "momenta"]
 
-_HOMES = {
-    "LumiMask": "windrow.hep.lumi",
-    "lumi_mask": "windrow.hep.lumi",
-    "lumi_ranges": "windrow.hep.lumi",
-    "momenta": "windrow.hep.vectors",
-}
-
 
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'windrow.hep' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    home = "vectors" if name == "momenta" else "lumi"
+    return getattr(importlib.import_module(f"windrow.hep.{home}"), name)
 
 
 def __dir__() -> list[str]:

@@ -35,6 +35,11 @@ class TimeAccount:
                 else:
                     self._merging += used.wall
 
+    def _late(self, workers: int) -> float:
+        """Give the seconds until workers had begun; of those that took over from one worker or from threads, these had."""
+        before = self._starting[:-workers]
+        return sum(self._starting[-workers:]) - sum(self._starting[-1] for _ in before)
+
     def settle(self, result: Result, outcome: RunOutcome, before_s: float) -> dict[str, float]:
         """Give seconds by name; ``before_s`` is what went by before the first task could be given."""
         workers = max(result.workers, 1)
@@ -46,7 +51,7 @@ class TimeAccount:
         lock = max(self._lock - reading, 0.0)
         named = {
             "setting up": before_s * workers,
-            "starting workers": sum(self._starting[:workers]),
+            "starting workers": self._late(workers),
             "opening files": self._opening,
             "reading": reading,
             "steps": steps,
@@ -58,6 +63,5 @@ class TimeAccount:
         }
         left = result.seconds * workers - sum(named.values())
         named["deciding"] = max(min(outcome.driver_cpu_s, left), 0.0)
-        # One worker that hands over to all still works when they begin: then it is a little more than there was.
-        named["waiting for work"] = max(left - named["deciding"], 0.0)
+        named["waiting for work"] = left - named["deciding"]
         return named

@@ -36,6 +36,9 @@ BRIEF_S = 0.2
 SECOND_ROWS = 32
 #: And where a unit clearly takes more than this.
 SLOW_S = 1.0
+#: Rows that made a smaller difference to what calls took, as a share of that, may have made none.
+CHANCE = 0.15
+
 NOT = (0, 0.0)  #: rows and seconds of a step that was not asked
 
 #: Rows that they are taken from, for each of them, where a cluster has fewer.
@@ -92,8 +95,10 @@ def take_pilot(run: ChunkRun, guards: Guards, unit_rows: int, above: Guards | No
         return None
     try:
         with quiet():
-            look, step_s = _show_more(run, guards, seen, most, above)
+            look, step_s, last_s = _show_more(run, guards, seen, most, above)
             row_s = _expected_s(run, look, step_s)
+            if above is not None and row_s * len(look.rows) < CHANCE * last_s:
+                row_s = 0.0
             if len(look.rows) < min(ENOUGH_ROWS, most) and above is None:
                 cheap = Look(run, run.store.fork(), np.arange(most), guards)
                 cheap.show(seen.costs, _cheap(run, step_s, most))
@@ -111,8 +116,11 @@ def take_pilot(run: ChunkRun, guards: Guards, unit_rows: int, above: Guards | No
 
 def _show_more(
     run: ChunkRun, guards: Guards, seen: Seen, most: int, above: Guards | None
-) -> tuple[Look, dict[str, float]]:
-    """Show more and more rows to all steps, while that takes little; return the last look, and what a row takes by step."""
+) -> tuple[Look, dict[str, float], float]:
+    """Show more and more rows to all steps, while that takes little.
+
+    Return the last look, what a row takes by step, and what the look took.
+    """
     rows, most_s, second = np.arange(most), math.inf, FIRST_ROWS
     if above is not None:
         # Rows that have other neighbours and places than in the run: so it shows whether a step looks at those.
@@ -135,7 +143,8 @@ def _show_more(
             larger = _not_slow(looks, larger, run)
         if larger < 2 * size or sum(one.seconds for one in looks) > most_s:
             look.learned[:0] = learned
-            return look, {name: _row_s([one.steps[name] for one in looks]) for name in seen.costs}
+            row_s = {name: _row_s([one.steps[name] for one in looks]) for name in seen.costs}
+            return look, row_s, looks[-1].seconds
         look.release()
         # Or many rows would be asked one by one about what few have told.
         guards = (*guards, *look.learned, *(above or ()))

@@ -35,11 +35,6 @@ class TimeAccount:
                 else:
                     self._merging += used.wall
 
-    def _late(self, workers: int) -> float:
-        """Give the seconds until workers had begun; of those that took over from one worker or from threads, these had."""
-        before = self._starting[:-workers]
-        return sum(self._starting[-workers:]) - sum(self._starting[-1] for _ in before)
-
     def settle(self, result: Result, outcome: RunOutcome, before_s: float) -> dict[str, float]:
         """Give seconds by name; ``before_s`` is what went by before the first task could be given."""
         workers = max(result.workers, 1)
@@ -51,7 +46,7 @@ class TimeAccount:
         lock = max(self._lock - reading, 0.0)
         named = {
             "setting up": before_s * workers,
-            "starting workers": self._late(workers),
+            "starting workers": sum(self._starting[:workers]),
             "opening files": self._opening,
             "reading": reading,
             "steps": steps,

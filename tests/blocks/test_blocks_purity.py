@@ -59,6 +59,8 @@ PURE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "times with None": (lambda t: ak.mask(ak.Array(t), ~np.isnat(t)), (TIMES,)),
     "nothing but None": (lambda x: ak.Array([None] * len(x)), (X,)),
     "strings": (lambda x: ak.Array([str(v) for v in x]), (X,)),
+    "numbers and strings": (lambda x: ak.Array([v if v > 0 else str(v) for v in x.tolist()]), (X,)),
+    "float32 as float64": (lambda x: (x.astype("f4") * 3 + np.float32(len(x) * 1e-9)).astype("f8"), (X,)),
 }
 
 
@@ -164,23 +166,23 @@ def test_what_was_answered_for_scattered_rows_is_not_asked_again(name: str) -> N
         return SCATTERED[name](x)
 
     made.output(lambda step: float(np.sum(step)), name="sum")
-    reader = wr.data.open({"x": np.random.default_rng(5).normal(size=5000)}).open(0)
+    reader = wr.data.open({"x": np.random.default_rng(5).normal(size=50_000)}).open(0)
     definition = made.definition(0)
     program = bind(definition, "data", {}, reader.info, "data")
-    run = ChunkRun(program, reader, Chunk(0, "data", 0, (0, 5000), (0, 5000)), definition.written, {})
-    pilot = take_pilot(run, (), 5000, above=())
+    run = ChunkRun(program, reader, Chunk(0, "data", 0, (0, 50_000), (0, 50_000)), definition.written, {})
+    pilot = take_pilot(run, (), 50_000, above=())
     assert pilot is not None
     run.samples = pilot.look.answers
     few = asked[-1]
     assert few < 2500
     asked.clear()
     if name == "pure":
-        run.evaluate(program.steps["step"], everything(5000))
+        run.evaluate(program.steps["step"], everything(50_000))
         assert program.unchecked == {"output sum"}
     else:
         with pytest.raises(RowPurityError, match="not a function of its own row"):
-            run.evaluate(program.steps["step"], everything(5000))
-    assert asked == [5000]
+            run.evaluate(program.steps["step"], everything(50_000))
+    assert asked == [50_000]
 
 
 def test_one_row_has_no_company() -> None:

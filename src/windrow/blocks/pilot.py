@@ -39,10 +39,10 @@ SLOW_S = 1.0
 #: Rows that made a smaller difference to what calls took, as a share of that, may have made none.
 CHANCE = 0.15
 
-NOT = (0, 0.0)  #: rows and seconds of a step that was not asked
-
-#: Rows that they are taken from, for each of them, where a cluster has fewer.
+#: Rows of a unit that each row shown in the order of the run is taken from, where the first cluster has fewer.
 SCATTERED = 4
+
+NOT_ASKED = (0, 0.0)  #: rows and seconds of a step that was not asked
 #: Of the rows of a unit, one in so many at most.
 MOST_PART = 4
 #: With fewer rows than this, more of them are shown to the steps that cost little.
@@ -136,7 +136,10 @@ def _show_more(
         look.show(seen.costs)
         asked = {name: (one.rows_in, one.wall) for name, one in seen.costs.items()}
         looks.append(
-            Shown(size, {k: (n - before.get(k, NOT)[0], s - before.get(k, NOT)[1]) for k, (n, s) in asked.items()})
+            Shown(
+                size,
+                {k: (n - before.get(k, NOT_ASKED)[0], s - before.get(k, NOT_ASKED)[1]) for k, (n, s) in asked.items()},
+            )
         )
         larger = _next_size([(one.rows, one.seconds) for one in looks], most, second)
         if above is not None:

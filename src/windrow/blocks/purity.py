@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Rows that are asked about again; fewer where they would take longer than so many seconds, and so many at least.
 SAMPLE_ROWS, SAMPLE_S, LEAST_ROWS = 256, 0.03, 16
 
-#: Of so many rows one was among those answered before: with more, they may have the row that all others look at (a maximum).
+#: Rows of a step for each that it was asked about before the run: were these a larger part, the row with the maximum may be one of them.
 SCATTERED = 16
 
 #: Libraries may sum in another order for another length (BLAS, SIMD tails): a last-bit difference is not a

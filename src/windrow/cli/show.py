@@ -188,7 +188,7 @@ class Together:
 
     columns: Mapping[str, Column]  #: of any file; stored sizes are added up
     info: FileInfo  #: of all columns together; rows are added up
-    missing: Mapping[str, tuple[str, ...]]  #: file -> columns that others have
+    missing: Mapping[str, tuple[str, ...]]  #: file -> columns that it lacks and other files have
     types: Mapping[str, Mapping[str, tuple[str, ...]]]  #: column -> type -> files, where they differ
 
     @property

@@ -47,7 +47,7 @@ class RunningBody:
 
     name: str
     returns: int
-    pass_on: bool  #: whether what is released goes to others at once
+    pass_on: bool  #: whether a released output goes to waiting tasks at once
     released: dict[int, Any] = field(default_factory=dict)
 
 
@@ -86,7 +86,7 @@ def compss_ready_value(value: Any, index: int = 0) -> None:
     running.released[index] = value
 
 
-#: Set where a body came from another process: there nobody opens sessions.
+#: Set where a body came from another process: there no session is opened.
 abroad = threading.Event()
 
 

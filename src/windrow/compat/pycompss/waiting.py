@@ -43,7 +43,7 @@ class _Opened:
     def __init__(self) -> None:
         self.session: Session | None = None
         self.process = 0  #: that has opened it; a fork of it has none
-        self.latest: Session | None = None  #: in which a task was called, whoever opened it
+        self.latest: Session | None = None  #: in which a task was called last, the program's or one opened for it
         self.watched = False
         self.lock = threading.RLock()
 
@@ -132,7 +132,7 @@ def _close_at_exit() -> None:
     broken = getattr(sys, "last_value", None) is not None  # the program ended with an exception
     try:
         compss_stop(code=1 if broken else 0)
-    except BaseException as error:  # noqa: BLE001 - told below: nobody can catch it any more
+    except BaseException as error:  # noqa: BLE001 - told below: the program is past where it could catch it
         if not broken:
             _failed.append(error)
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 # How long a run takes is no test result either: whether an order is looked for must not depend on it. Tests that want one
 # looked for say so.
-PRODUCTION_STAY_OUT_S = controller.STAY_OUT_S
-controller.STAY_OUT_S = 1e9
+PRODUCTION_STAY_OUT_S, PRODUCTION_DECIDED_S = controller.STAY_OUT_S, controller.DECIDED_S
+controller.STAY_OUT_S = controller.DECIDED_S = 1e9
 # Nor whether rows are found to take long, and units are cut into parts, or one worker becomes several.
 PRODUCTION_PART_S, PRODUCTION_SHORT_S, PRODUCTION_LONG_S = rows.PART_S, rows.SHORT_S, engine_choice.LONG_S
 rows.PART_S = rows.SHORT_S = engine_choice.LONG_S = 1e9
@@ -96,6 +96,7 @@ def samples() -> Path:
 def as_in_production(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for an order, and cut units, where a run of a user would."""
     monkeypatch.setattr(controller, "STAY_OUT_S", PRODUCTION_STAY_OUT_S)
+    monkeypatch.setattr(controller, "DECIDED_S", PRODUCTION_DECIDED_S)
     monkeypatch.setattr(rows, "PART_S", PRODUCTION_PART_S)
     monkeypatch.setattr(rows, "SHORT_S", PRODUCTION_SHORT_S)
     monkeypatch.setattr(engine_choice, "LONG_S", PRODUCTION_LONG_S)

@@ -54,14 +54,14 @@ def test_what_first_rows_were_asked_is_not_asked_again_and_gives_the_same_bits()
     asked: dict[str, list[int]] = {}
     found = take_pilot(opened(ROWS, asked), (), ROWS)
     assert found is not None
-    assert found.rows == MOST_ROWS
+    assert len(found.look.rows) == MOST_ROWS
     assert {name: max(sizes) for name, sizes in asked.items()} == dict.fromkeys(asked, MOST_ROWS)
     asked.clear()
-    few = opened(found.rows, asked)
+    few = opened(len(found.look.rows), asked)
     found.hand_over(few)
     few.run_steps()
     assert asked == {}
-    plain = opened(found.rows, {})
+    plain = opened(len(found.look.rows), {})
     plain.run_steps()
     assert few.selections[0].positions().tolist() == plain.selections[0].positions().tolist()
     assert few.store.made_for("twice")[1].tobytes() == plain.store.made_for("twice")[1].tobytes()
@@ -89,7 +89,7 @@ def test_rows_that_take_long_are_few_and_cheap_steps_see_more(monkeypatch: pytes
     found = take_pilot(opened(ROWS, asked), (), ROWS)
     assert found is not None
     assert asked == {"twice": [1, FIRST_ROWS], "half": [1, FIRST_ROWS], "third": [1, FIRST_ROWS, MOST_ROWS]}
-    assert next(iter(found.seen.windows.values())).size == found.rows == FIRST_ROWS
+    assert next(iter(found.seen.windows.values())).size == len(found.look.rows) == FIRST_ROWS
 
 
 @given(st.floats(0, 9), st.floats(0, 0.1), st.integers(FIRST_ROWS, MOST_ROWS))

@@ -95,7 +95,7 @@ class PartsWorld(World):
             if any(row % 97 == 5 for row in range(start, stop)) and self.skip:
                 return self.fail(life)
             border = self.inputs[number][bisect_right(self.inputs[number], start)]
-            if payload.most_s and self.rng.random() < 0.5 and min(border, stop) - start > 1:
+            if payload.short_s and self.rng.random() < 0.5 and min(border, stop) - start > 1:
                 cut = self.rng.randrange(start + 1, min(border, stop))
                 more["rest"], stop = Rows(number, cut, stop), cut
         whole = isinstance(payload, RunRows) and not payload.part and "rest" not in more

@@ -54,7 +54,7 @@ def test_a_range_within_a_unit_is_evaluated_by_itself() -> None:
 
 def test_what_a_task_did_not_do_is_cut_again_and_what_it_did_is_a_part() -> None:
     made = world(known(10), chunk=10, rows={"parts": True})
-    assert made.launched[0].task.payload == RunRows((Rows(0, 0, 10),), most_s=rows.PART_S)
+    assert made.launched[0].task.payload == RunRows((Rows(0, 0, 10),), short_s=rows.SHORT_S)
     go_on(made, A, rest=Rows(0, 3, 10))
     assert rows_at(made, A) == [(0, 3, 10)]
     feeder = feeder_of(made)

@@ -213,7 +213,7 @@ class Engine:
         (rows,) = payload.rows
         report, part, borders = RowsReport(), payload.part, self._borders(rows.input)
         end = min(borders[bisect_right(borders, rows.start)], rows.stop)
-        if payload.most_s and end - rows.start > 1 and self._rng.random() < 0.5:
+        if payload.short_s and end - rows.start > 1 and self._rng.random() < 0.5:
             self.seen["given back"] += 1
             stop = self._rng.randrange(rows.start + 1, end)
             report, rows, part = RowsReport(rest=rows._replace(start=stop)), rows._replace(stop=stop), True

@@ -40,9 +40,10 @@ TWO_CUTS = Terrain(
 )
 
 
-@pytest.fixture
-def heavy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every row is found to take long: units are tried, and cut into parts of a few rows."""
+@pytest.fixture(params=[1e-12, 1e9])
+def heavy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row is found to take long: units are tried, and cut into parts of a few rows; in long runs, and in short ones."""
+    monkeypatch.setattr(feeding, "SHORT_S", request.param)
     monkeypatch.setattr(feeding, "PART_S", 1e-12)
     monkeypatch.setattr(worker, "PART_S", 1e-12)
     monkeypatch.setattr(pilot, "_row_s", lambda _: 0.01)
@@ -157,6 +158,7 @@ def test_what_a_call_takes_whatever_its_rows_is_no_reason_to_cut(
     fixed: float, per_row: float, tasks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeding, "PART_S", 0.5)
+    monkeypatch.setattr(worker, "PART_S", 0.5)
     row_s = pilot._row_s
     monkeypatch.setattr(pilot, "_row_s", lambda times: row_s([(rows, fixed + per_row * rows) for rows, _ in times]))
     result = ran(engine="inline", workers=1)

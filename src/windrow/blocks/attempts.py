@@ -85,7 +85,7 @@ class Attempts:
             guards=tuple(dict.fromkeys((*self._seen.guards, *self._guards))),
             windows=tuple(run.windows.values()),
             terrain=terrain(run.program, run.store.reader.info, in_memory=in_memory)
-            if run.windows or run.chunk.part
+            if run.windows or run.chunk.part or run.aside_s
             else None,
             probed=_costs(self._seen.costs),
         )

@@ -61,15 +61,18 @@ class Pilot:
     row_s: float  #: what a row is expected to take in the order of the run
     seconds: float  #: that looking took
     step_s: dict[str, float]  #: by step: what a row takes
+    are_first: bool = True  #: the rows are the first ones, and all steps saw them
 
     def is_long(self, unit_rows: int, short_s: float, long_s: float) -> bool:
         """Say whether a unit takes too long to run it whole: not below ``short_s``, surely above ``long_s``."""
         unit_s = self.row_s * unit_rows
         return unit_s > short_s and unit_s > min(long_s, WORTH * self.seconds)
 
-    @property
-    def rows(self) -> int:
-        return len(self.look.rows)
+    def first_rows(self, rows: int) -> int:
+        """Say how many of some rows to run as the first part: those that were looked at, or what takes a moment."""
+        if self.are_first:
+            return len(self.look.rows)
+        return min(max(int(MOST_S / self.row_s), FIRST_ROWS), rows // MOST_PART)
 
     def hand_over(self, run: ChunkRun) -> None:
         """Let a run of these rows alone take over the answers, and what was read for them."""
@@ -111,7 +114,7 @@ def take_pilot(run: ChunkRun, guards: Guards, unit_rows: int, above: Guards | No
         unit = run.chunk.first_unit
         here = Place(unit, unit_rows, run.start, run.start + len(look.rows))
         seen.windows[unit] = look.window(here, watch.seconds())
-    return Pilot(run, look, seen, row_s, watch.seconds(), step_s)
+    return Pilot(run, look, seen, row_s, watch.seconds(), step_s, above is None)
 
 
 def _show_more(

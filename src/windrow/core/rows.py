@@ -196,12 +196,12 @@ class RowFeeder:
         self.given[number] = bundle
         if not one.cutter.rows:
             self.partials.review_input(one)  # nothing more comes for workers that are through with it
-        most_s = 0.0
+        short_s = 0.0
         if row_s is None and self.options.parts and not part:
-            most_s = min(PART_S, SHORT_S * unit / (size + inputs.uncut + request.expected))
+            short_s = SHORT_S * unit / (size + inputs.uncut + request.expected)
         checked = None if self._checking in self.given else self._unsaid(life)
         self._checking = self._checking or number
-        payload = make_record(RunRows, ((rows,), one.identity, part, most_s, self._spare(), checked))
+        payload = make_record(RunRows, ((rows,), one.identity, part, short_s, self._spare(), checked))
         makes = (f"rows {number}",)
         return make_record(Task, (number, category, size, payload, (), (), makes, False, *self._row_task))
 

@@ -36,15 +36,16 @@ if TYPE_CHECKING:
     from windrow.pipeline.definition.options import Options
     from windrow.pipeline.pipeline import Pipeline
 
-#: A run that is expected to take less than this, all workers together, is over before looking pays.
-STAY_OUT_S = rows.SHORT_S
+#: A run that is expected to take less than this, all workers together, is over before looking pays: its order is decided
+#: from what ran anyway, and not at all where it takes less still.
+STAY_OUT_S, DECIDED_S = rows.SHORT_S, 0.5
 #: Why the order of a dataset is not moved any more.
 FELL_BACK = "a moved order used too much memory or time, so the written order stays"
 
 #: Of what is left, the work between two checkpoints at first, and the least of it.
 PERIOD, SHORTEST_S = 0.05, 0.1
-#: Checkpoints that are told of; and work of a run that is told why nothing was decided about it.
-TOLD, TOLD_S = 500, 1.0
+#: Checkpoints that are told of.
+TOLD = 500
 #: Of the work of a run, what thinking may take; what it takes at most by itself; and the least share of that.
 THINKING, WHOLE_EFFORT_S, LEAST_EFFORT = 0.008, 0.15, 0.01
 #: Where thinking may take place no more often than this, it waits until twice as much is known.
@@ -124,7 +125,7 @@ class OrderController:
         return None if state.short or state.settled else state.first_s
 
     def replan(self, job: PlanJob) -> Plan:
-        if job.run_s >= STAY_OUT_S:
+        if job.run_s >= DECIDED_S:
             load(self.policy)  # once in a program, and no thinking
         began = thread_time()
         plan = self.decide(job, self.planning_s)
@@ -151,13 +152,8 @@ class OrderController:
             return replace(plan, order=job.plan.written or order, reason=FELL_BACK, sample=0.0)
         state = self.dataset(job.category)
         state.short = not state.looking and job.run_s < STAY_OUT_S
-        if state.short:
+        if state.short and job.run_s < DECIDED_S:
             state.checkpoints.next_s = 2 * job.spent_s
-            if job.run_s > TOLD_S:
-                state.why = (
-                    f"the work was expected to take {job.run_s:.1f} s, and in less than {STAY_OUT_S:g} s another order would "
-                    "gain less than it takes to find it"
-                )
             return plan
         return self._think(job, plan, state, THINKING * job.run_s - thought_s, thought_s / max(self._decided, 1))
 
@@ -166,13 +162,17 @@ class OrderController:
     def _think(self, job: PlanJob, plan: Plan, state: DatasetOrder, allowed_s: float, usual_s: float) -> Plan:
         """Decide if there is enough to decide from and ``allowed_s`` suffices, where a decision takes ``usual_s``."""
         sample = self._sample(job, state, job.left_s)
-        windows = len(job.evidence.windows)
-        if job.evidence.looked[1] < ENOUGH_ROWS and (assumed := self._assumed(job)):
+        windows, again = len(job.evidence.windows), state.decision is not None
+        if (
+            not (again and usual_s > allowed_s)
+            and job.evidence.looked[1] < ENOUGH_ROWS
+            and (assumed := self._assumed(job))
+        ):
             job = replace(job, evidence=replace(job.evidence, windows=assumed))
             windows = max(1, state.seen)
         # Where there can be few decisions, each must know much more than the last.
         few = FEW_DECISIONS * usual_s > allowed_s and windows < 2 * state.seen
-        if state.decision is not None and (usual_s > allowed_s or few):
+        if again and (usual_s > allowed_s or few):
             state.checkpoints.wait(job.spent_s)
         elif job.evidence.terrain is not None and windows:
             decision = self._ask_policy(job, plan, state, allowed_s)
@@ -240,7 +240,7 @@ class OrderController:
     def _sample(self, job: PlanJob, state: DatasetOrder, left_s: float) -> Sampling:
         """Say how much to look until the next time, if the rest of the run takes ``left_s``."""
         unit_rows = self._unit_rows(job.category)
-        if not unit_rows or not job.costs.wall:
+        if state.short or not unit_rows or not job.costs.wall:
             return NO_SAMPLE
         evidence = job.evidence
         costs = step_costs(evidence, {})

@@ -103,16 +103,17 @@ class RowsSide:
             before -= prepared.bytes_read
             self.workload.note_reads(source.index, prepared.reads)
             del prepared  # or it would stay in memory with the traceback of a failure
-        if payload.most_s and not program.timed:
-            pilot = self._pilot(attempts, chunk, payload.most_s)
+        unit_rows = chunk.borders[1] - chunk.borders[0]
+        if payload.short_s and not program.timed:
+            pilot = self._pilot(attempts, chunk, payload.short_s)
             program.row_s.update(pilot.step_s if pilot is not None else {})
-            if pilot is not None and pilot.is_long(chunk.borders[1] - chunk.borders[0], payload.most_s, PART_S):
+            if pilot is not None and pilot.is_long(unit_rows, min(PART_S, payload.short_s), PART_S):
                 return self._run_first(output, payload, plan, pilot, reader.bytes_read - before)
             program.timed = True
             attempts.run.aside_s = watch.seconds()
             if pilot is not None:
                 attempts.run.samples = pilot.look.answers
-        if pilot is not None and pilot.row_s * (chunk.borders[1] - chunk.borders[0]) > payload.most_s:
+        if pilot is not None and pilot.row_s * unit_rows > payload.short_s:
             attempts.take(pilot.seen, attempts.run)  # in a shorter run there is nothing to decide from it
         if known is not None:
             known.hand_over(attempts.run)
@@ -140,24 +141,27 @@ class RowsSide:
         return Outcome({output: made}, report, measurement)
 
     def _pilot(self, attempts: Attempts, chunk: Chunk, short_s: float) -> Pilot | None:
-        """Look at the first rows as the run would, and at what all steps say of them where that takes long."""
+        """Look at some rows as the run would, and at what all steps say of the first ones where the run is no short one."""
         units = self.workload.facts.borders[chunk.input]
         unit_rows = units[chunk.first_unit + 1] - units[chunk.first_unit]
         pilot = attempts.pilot(unit_rows, in_order=True)
-        if pilot is None or not pilot.is_long(chunk.borders[1] - chunk.borders[0], short_s, PART_S):
+        here = chunk.borders[1] - chunk.borders[0]
+        if pilot is None or not pilot.is_long(here, min(PART_S, short_s), PART_S):
             return pilot
         attempts.run.program.row_s.update(pilot.step_s)
         self.workload.foresee_long()
+        if not pilot.is_long(here, short_s, short_s):
+            return pilot
         pilot.look.release()
         return attempts.pilot(unit_rows)
 
     def _run_first(self, output: str, payload: RunRows, plan: Plan, pilot: Pilot, read: int) -> Outcome:
         """Run the rows of a pilot, as a part of their unit, and give the rest back; ``read`` is what was read for it."""
         (rows,) = payload.rows
-        stop = rows.start + pilot.rows
-        few = payload._replace(rows=(rows._replace(stop=stop),), part=True, most_s=0.0)
+        stop = rows.start + pilot.first_rows(rows.stop - rows.start)
+        few = payload._replace(rows=(rows._replace(stop=stop),), part=True, short_s=0.0)
         try:
-            done = self._run_rows(output, few, plan, [], pilot)
+            done = self._run_rows(output, few, plan, [], pilot if pilot.are_first else None)
         finally:
             pilot.run.release()
         report = done.report._replace(rest=rows._replace(start=stop), row_s=pilot.row_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,12 @@ def test_what_a_task_did_not_do_is_cut_again_and_what_it_did_is_a_part() -> None
     assert feeder.ledger.held_rows == 3
     made.run()
     assert evaluations(made) == [(Rows(0, 0, 3), Rows(0, 3, 10))]
+
+
+def test_one_worker_looks_at_first_rows_for_all() -> None:
+    made = world(known(10, 10), chunk=10, workers=2, rows={"parts": True})
+    limits = [one.task.payload.short_s for one in made.launched if isinstance(one.task.payload, RunRows)]
+    assert limits == [rows.SHORT_S / 2, math.inf]
 
 
 def test_a_part_that_is_lost_on_its_way_is_run_again_and_the_evaluation_waits_for_it() -> None:

@@ -162,8 +162,8 @@ class RunRows(NamedTuple):
     rows: tuple[Rows, ...]
     identity: str = ""  #: of the input as it was discovered: what is read must be that
     part: bool = False  #: the output is no partial but a part of a unit, which is evaluated from all its parts
-    #: Seconds that the first unit takes if the run is a short one: where it takes longer, or very long by itself, fewer rows
-    #: are run, as a part. 0: no limit.
+    #: Seconds that the first unit takes if the run is a short one: where it takes longer, its first rows are shown to all steps
+    #: and run by themselves, as a part. Infinite: they are only run. 0: no limit.
     short_s: float = 0.0
     spare: int = 0  #: workers that have nothing to do: as many steps may run beside the one whose turn it is
     #: Steps that other tasks have shown to be row-pure; None: the first task of all checks them at this time.

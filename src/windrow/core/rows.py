@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -111,6 +112,7 @@ class RowFeeder:
         self._known: set[tuple[Life, str]] = set()  #: categories that a worker has run; the first run is slower
         self._checked: set[str] = set()  #: steps that tasks have shown to be row-pure
         self._told: dict[Life, int] = {}  #: by worker: how many of them it knows
+        self._piloted: set[str] = set()  #: categories of which somebody looks at first rows
         self._checking = 0  #: the first task of rows, which checks all steps that it comes to
         self.window = policies.shape.window(None)  #: how many tasks a worker may have at a time
         self._forgotten = False  #: the run has failed: no result counts any more
@@ -198,7 +200,11 @@ class RowFeeder:
             self.partials.review_input(one)  # nothing more comes for workers that are through with it
         short_s = 0.0
         if row_s is None and self.options.parts and not part:
-            short_s = SHORT_S * unit / (size + inputs.uncut + request.expected)
+            # One worker looks at first rows for all: the others would see the same.
+            short_s = (
+                math.inf if category in self._piloted else SHORT_S * unit / (size + inputs.uncut + request.expected)
+            )
+            self._piloted.add(category)
         checked = None if self._checking in self.given else self._unsaid(life)
         self._checking = self._checking or number
         payload = make_record(RunRows, ((rows,), one.identity, part, short_s, self._spare(), checked))

@@ -197,7 +197,7 @@ class OrderController:
             # Nothing to decide from yet; the next time is when the first windows are there.
             state.why = f"some cuts saw fewer than {LEAST_SEEN} rows, too few to tell what they drop"
             state.checkpoints.next_s = job.spent_s + max(PERIOD * job.left_s, SHORTEST_S)
-            state.first_s = max(FIRST_S, FIRST_SHARE * job.left_s)
+            state.first_s = FIRST_S
         state.looking = state.looking or sample.share > 0
         return replace(plan, sample=sample.share, sample_rows=sample.rows)
 

@@ -87,6 +87,21 @@ def test_a_run_of_more_than_two_seconds_looks_and_decides() -> None:
     assert long.replan(question(4, run_s=2.1, left_s=1.5)).order == MOVED
 
 
+def test_a_run_with_very_many_cuts_and_regions_is_not_thought_about() -> None:
+    many = wr.Pipeline("many")
+    for number in range(400):
+        many.cut(lambda x, *, t=number: x > t, name=f"c{number}")
+        many.region(f"r{number}", f"c{number}")
+    many.output(len, name="rows", reads=["x"])
+    asked = OrderController(many.definition(0), "adaptive", fixed={}, unit_rows=lambda _: 1000.0, workers=1)
+    plan = asked.replan(
+        dataclasses.replace(question(4, run_s=10.0), plan=Plan(id=1, category="data", order=(), written=()))
+    )
+    assert (plan.sample, plan.sample_rows) == (0, 0)
+    assert not asked.dataset("data").told
+    assert "thinking about another order would take 25.6 s" in asked.dataset("data").why
+
+
 # --- from how much to decide ------------------------------------------------------------------------
 
 

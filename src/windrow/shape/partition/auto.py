@@ -1,0 +1,74 @@
+"""Our own partitioner: chunks as FAC2 has them, begun small, and another scheme where measurements say that it gains.
+
+Begun small, since the first rows may be the heaviest; and no smaller than what cutting them is worth: where that is more than a
+worker's share, the rest is cut once, as STATIC has it. Where some workers are faster than others, by more than measurements differ by
+chance, chunks are those of AWF-C.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from windrow.shape.partition.adaptive import Weights
+
+if TYPE_CHECKING:
+    from windrow.shape.partition.state import LoopState
+
+#: The first chunks are this share of a worker's share of the rows, and each further batch may be so many times larger.
+FIRST, LARGER = 1 / 1024, 4
+#: And then this share of what is left for each worker: half of it, as FAC2 has, is too much where the first rows are the heaviest.
+SHARE = 1 / 3
+#: A chunk takes at least so many times what cutting it takes.
+WORTH = 20
+#: Chunks of each worker from which on its speed is judged, by how much speeds must differ, and by how many standard errors.
+CHUNKS, FASTER, ERRORS = 3, 1.2, 3.0
+#: Share of the rows that is still to come when it is told that they are cut once: at the end it is always so.
+MUCH = 0.5
+#: With less than this share of the rows left, who is faster does not matter any more.
+LITTLE = 0.1
+
+
+class Auto:
+    """The rule of one loop; ``said`` has why it changed."""
+
+    def __init__(self, loop: LoopState) -> None:
+        self._weights = Weights(loop, overhead=False)
+        self.name = "FAC2"
+        self.said: list[str] = []
+
+    def __call__(self, loop: LoopState) -> float:
+        weight = self._weights.measure()
+        known = loop.costs()
+        least = WORTH * known.overhead / known.mean if known.mean else 1
+        share = loop.left / loop.workers
+        if self.name == "FAC2":
+            self._look_at_speeds(loop)
+        if (
+            self.name == "FAC2"
+            and loop.step >= CHUNKS * loop.workers
+            and least > share / 2
+            and loop.left > MUCH * loop.rows
+        ):
+            self.name = "STATIC"
+            self.said.append(
+                f"STATIC from row {loop.rows - loop.left:,} on: cutting a chunk takes as long as {known.overhead / known.mean:,.0f} rows"
+            )
+        rows = SHARE * share * (weight if self.name == "AWF-C" else 1.0)
+        begun = max(FIRST * loop.rows / loop.workers, 1) * LARGER ** min(loop.batch, 30)
+        return float(math.ceil(min(max(rows, min(least, loop.rows / loop.workers)), begun)))
+
+    def _look_at_speeds(self, loop: LoopState) -> None:
+        if loop.workers == 1 or loop.left < LITTLE * loop.rows or any(one.chunks < CHUNKS for one in loop.times):
+            return
+        means = [one.seconds / one.rows for one in loop.times]
+        fast, slow = min(means), max(means)
+        worst = loop.times[means.index(slow)]
+        best = loop.times[means.index(fast)]
+        chance = ERRORS * math.hypot(worst.sigma / math.sqrt(worst.chunks), best.sigma / math.sqrt(best.chunks))
+        if fast and slow > FASTER * fast and slow - fast > chance:
+            self.name = "AWF-C"
+            self.said.append(
+                f"AWF-C from row {loop.rows - loop.left:,} on: rows take {slow / fast:.1f} times as long on the slowest worker as "
+                "on the fastest"
+            )

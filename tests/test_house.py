@@ -26,7 +26,7 @@ SOURCE = ROOT / "src"
 BOTTOM = {"errors", "units", "globs", "random", "_portable", "files"}
 DECISIONS = {"order", "reuse", "shape", "place"}
 WORKERS = {"engines", "blocks", "data", "store"}
-FRONT_DOORS = {"pipeline", "tasks", "study"}
+FRONT_DOORS = {"pipeline", "tasks", "study", "loops"}
 BELOW_RUN = BOTTOM | DECISIONS | WORKERS | {"core", "hep"}
 
 #: What each room may import besides itself; imports point one way. Imports of types count too.
@@ -48,6 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "run": BELOW_RUN | {"watch"},
     **{door: BELOW_RUN | {"watch", "run"} for door in FRONT_DOORS},
     "study": BELOW_RUN | {"watch", "run", "pipeline", "tasks"},
+    "loops": BELOW_RUN | {"tasks"},
     "compat": BELOW_RUN | {"watch", "run"} | FRONT_DOORS,
     "cli": BELOW_RUN | {"watch", "run"} | FRONT_DOORS,
     "__main__": {"cli"},

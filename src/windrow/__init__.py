@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from windrow.blocks.histogram import hist
     from windrow.blocks.results import updown
     from windrow.files import file
+    from windrow.loops.loop_report import LoopReport
+    from windrow.loops.parallel_for import map_blocks, parallel_for
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.results.load import load
     from windrow.pipeline.results.merge import merge
@@ -35,6 +37,7 @@ __all__ = [
     "InFiles",
     "InOut",
     "InOutFile",
+    "LoopReport",
     "OutDir",
     "OutFile",
     "OutFiles",
@@ -49,8 +52,10 @@ __all__ = [
     "hep",
     "hist",
     "load",
+    "map_blocks",
     "merge",
     "order",
+    "parallel_for",
     "random",
     "ready",
     "resident",
@@ -66,6 +71,7 @@ _HOMES = {
     "InFiles": "windrow.tasks.files.annotations",
     "InOut": "windrow.tasks.declare",
     "InOutFile": "windrow.tasks.files.annotations",
+    "LoopReport": "windrow.loops.loop_report",
     "OutDir": "windrow.tasks.files.annotations",
     "OutFile": "windrow.tasks.files.annotations",
     "OutFiles": "windrow.tasks.files.annotations",
@@ -76,7 +82,9 @@ _HOMES = {
     "file": "windrow.files",
     "hist": "windrow.blocks.histogram",
     "load": "windrow.pipeline.results.load",
+    "map_blocks": "windrow.loops.parallel_for",
     "merge": "windrow.pipeline.results.merge",
+    "parallel_for": "windrow.loops.parallel_for",
     "ready": "windrow.tasks.body",
     "resident": "windrow.tasks.resident",
     "task": "windrow.tasks.declare",

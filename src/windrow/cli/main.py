@@ -35,7 +35,12 @@ DIRECTORY: dict[str, Any] = {"type": click.Path(path_type=Path, file_okay=False)
 SHOWN_PROBLEMS = 10
 
 #: Commands in modules of their own, imported when they are asked for.
-LATER = {"new": "windrow.cli.new.command", "show": "windrow.cli.show", "simulate": "windrow.cli.simulate"}
+LATER = {
+    "new": "windrow.cli.new.command",
+    "partition": "windrow.cli.partition",
+    "show": "windrow.cli.show",
+    "simulate": "windrow.cli.simulate",
+}
 
 
 class _Windrow(click.Group):

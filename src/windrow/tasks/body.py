@@ -35,6 +35,12 @@ os.register_at_fork(after_in_child=_count_fork)
 _releasing: ContextVar[_Releasing | None] = ContextVar("windrow_releasing", default=None)
 
 
+def is_in_worker() -> bool:
+    """Say whether the body of a task of a session runs here."""
+    releasing = _releasing.get()
+    return releasing is not None and releasing._release is not None
+
+
 def is_generator(function: Callable[..., Any]) -> bool:
     return inspect.isgeneratorfunction(inspect.unwrap(function))
 

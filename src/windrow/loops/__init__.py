@@ -1,0 +1,1 @@
+"""Loops over rows of arrays: on all cores, cut by a partitioner."""

@@ -1,0 +1,140 @@
+"""The body of a loop: what it is called with, whether it lets go of the interpreter's lock, and its rows if it raises."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from windrow.errors import TaskError, UsageError, error_text
+from windrow.loops.dependence import refuse_dependent
+
+#: What is called with a first row and the one behind the last.
+RangeFunction = Callable[[int, int], Any]
+
+
+#: Compiled functions, as they were given, and those that let go of the lock.
+_unlocked: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+#: And for which kinds of arguments they were compiled last: asking Numba takes longer than a short loop.
+_compiled_for: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()
+
+
+class Kernel(NamedTuple):
+    """A loop's body."""
+
+    name: str
+    call: RangeFunction
+    releases: bool  #: known to let go of the interpreter's lock
+
+
+class RowFailed(Exception):
+    """A row at which a function of one row raised; the cause is what it raised."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(row)
+        self.row = row
+
+
+def make_kernel(function: Any, arguments: tuple[Any, ...] = (), *, keep: bool = False) -> Kernel:
+    """Look at a function ``(row, ...)`` or ``(start, stop, ...)``, of Python or compiled by Numba; ``keep``: what it returns is wanted."""
+    if not callable(function):
+        raise UsageError(f"the kernel of a loop is a function (start, stop) or (row), got {type(function).__name__}")
+    name = getattr(function, "__name__", type(function).__name__)
+    plain = getattr(function, "py_func", function)
+    rows = _count_rows(name, plain, len(arguments))
+    refuse_dependent(name, plain, rows)
+    if rows == 1 and keep:
+        raise UsageError(
+            f"with reduce= a kernel gets the rows (start, stop) and returns what they give; {name} takes one row"
+        )
+    if plain is not function and hasattr(function, "targetoptions"):
+        return Kernel(name, _with(_compiled(function, rows, arguments), arguments), releases=True)
+    return Kernel(name, _with(function if rows == 2 else _each(function), arguments), releases=False)
+
+
+def _with(function: Callable[..., Any], arguments: tuple[Any, ...]) -> RangeFunction:
+    return (lambda start, stop: function(start, stop, *arguments)) if arguments else function
+
+
+@lru_cache(64)
+def _count_rows(name: str, function: Any, others: int) -> int:
+    """Count the arguments that a kernel has for rows: one for a row, two for a range of them."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # written in C
+        return 2
+    kinds = [p.kind for p in parameters if p.default is p.empty]
+    if any(kind is inspect.Parameter.VAR_POSITIONAL for kind in kinds):
+        return 2
+    count = sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
+    if count - others not in (1, 2) or len(kinds) != count:
+        more = f" and the {others} of args=" if others else ""
+        raise UsageError(
+            f"a kernel takes a row, or a first row and the one behind the last{more}; {name} takes {len(kinds)} arguments"
+        )
+    return count - others
+
+
+def _each(function: Callable[..., Any]) -> Callable[..., None]:
+    def call(start: int, stop: int, *arguments: Any) -> None:
+        for row in range(start, stop):
+            try:
+                function(row, *arguments)
+            except Exception as error:
+                raise RowFailed(row) from error
+
+    return call
+
+
+def _compiled(function: Any, rows: int, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    """Make a function that lets go of the lock of one that Numba compiles, and compile it before any thread calls it."""
+    import numba
+
+    made = _unlocked.get(function)
+    if made is None:
+        made = function
+        if not function.targetoptions.get("nogil"):
+            made = numba.jit(**{**function.targetoptions, "nogil": True})(function.py_func)
+        if rows == 1:
+            row_function = made
+
+            def each(start: int, stop: int, *arguments: Any) -> None:
+                for row in range(start, stop):
+                    row_function(row, *arguments)
+
+            made = numba.njit(nogil=True)(each)
+        _unlocked[function] = made
+    kinds = tuple(map(_kind, arguments))
+    if _compiled_for.get(function) != kinds:
+        types = (numba.int64, numba.int64, *map(numba.typeof, arguments))
+        made.compile(types if rows == 2 else (*types[:2], numba.types.StarArgTuple(types[2:])))
+        _compiled_for[function] = kinds
+    called: Callable[..., Any] = made
+    return called
+
+
+def _kind(argument: Any) -> Any:
+    if isinstance(argument, np.ndarray):
+        return argument.dtype, argument.ndim, argument.flags.num
+    return type(argument)
+
+
+def failure_of(name: str, start: int, stop: int, error: BaseException) -> TaskError:
+    """Say at which rows a kernel raised."""
+    where = f"rows {start} to {stop - 1}" if stop > start + 1 else f"row {start}"
+    cause = error
+    if isinstance(error, RowFailed) and error.__cause__ is not None:
+        where, cause = f"row {error.row}", error.__cause__
+        start, stop = error.row, error.row + 1
+    made = TaskError(
+        f"{name} raised {type(cause).__name__} at {where}: {error_text(cause)}; other chunks that were under way were finished, "
+        "and no rows were run twice",
+        start=start,
+        stop=stop,
+    )
+    made.__cause__ = cause
+    return made

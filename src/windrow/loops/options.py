@@ -1,0 +1,118 @@
+"""The options of a loop, checked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from windrow.engines.cores import read_cores
+from windrow.engines.machine_limits import granted_cores
+from windrow.errors import UnknownNameError, UsageError, alternatives
+from windrow.place.queues import RangeQueues, fill_queues
+from windrow.place.topology import Topology, parse_topology
+from windrow.shape.partition.partitioner import Partitioner
+from windrow.shape.partition.schemes import STATIC_STEAL, is_adaptive, known_as
+
+if TYPE_CHECKING:
+    from windrow.place.queues import Queues
+
+ENGINES = ("auto", "threads", "processes", "inline")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopOptions:
+    """What users may say of a loop; nothing of it has to be."""
+
+    partition: Any = "auto"
+    queues: str = "centralized"
+    victims: str = "seq"
+    workers: int | None = None
+    grain: int = 1
+    engine: str = "auto"
+    flavour: str = "daphne"
+    pre_partition: bool = False
+    topology: Any = None
+    pin: bool = False
+    hyperthreads: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise UnknownNameError(
+                f"there is no engine {self.engine!r} for loops{alternatives('engines', self.engine, ENGINES)}"
+            )
+        for name, value in (("workers", self.workers), ("grain", self.grain)):
+            if value is not None and not _is_count(value):
+                raise UsageError(f"{name}= is a whole number, 1 or more; got {value!r}")
+
+    def places(self) -> Topology:
+        """Say where the workers are."""
+        here = _here(hyperthreads=self.hyperthreads)
+        if self.topology is not None:
+            given = parse_topology(self.topology)
+            if len(given) > len(here):
+                raise UsageError(
+                    f"topology= has {len(given)} workers, and {len(here)} cores are granted here; what a loop would take on such a "
+                    "machine is what windrow.place.loop_simulation is for"
+                )
+            return given.first(self.workers or len(given))
+        body = sys.modules.get("windrow.tasks.body")
+        if self.workers is None and body is not None and body.is_in_worker():
+            return here.first(1)  # the other cores are for other tasks
+        workers = self.workers or len(here)
+        if workers <= len(here):
+            return here.first(workers)
+        return Topology(tuple(here.groups[number % len(here)] for number in range(workers)))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _here(*, hyperthreads: bool) -> Topology:
+    allowed = tuple(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ()
+    return _read(hyperthreads, allowed)
+
+
+@lru_cache(4)
+def _read(hyperthreads: bool, allowed: tuple[int, ...]) -> Topology:  # noqa: ARG001 - what is read depends on it
+    """Reading takes longer than a short loop."""
+    found = read_cores(hyperthreads=hyperthreads)[: granted_cores(os.environ)]
+    return Topology(tuple(group for group, _ in found), tuple(core for _, core in found))
+
+
+def make_queues(
+    rows: int,
+    topology: Topology,
+    *,
+    scheme: Any = "auto",
+    layout: str = "centralized",
+    victims: str = "seq",
+    grain: int = 1,
+    flavour: str = "daphne",
+    pre_partition: bool = False,
+    seed: int = 0,
+) -> Queues:
+    """Fill the queues of a loop by a named partitioner; schemes that measure have rows divided among queues beforehand."""
+    name = known_as(scheme)
+    if name == STATIC_STEAL:
+        return RangeQueues(rows, topology.groups, grain)
+
+    def cutter(count: int, start: int) -> Partitioner:
+        return Partitioner(scheme, count, len(topology), grain=grain, flavour=flavour, start=start)
+
+    measures = callable(scheme) or is_adaptive(name)
+    numbers = Random(seed)  # noqa: S311 - nobody is to be kept from guessing victims
+    return fill_queues(
+        rows,
+        topology,
+        cutter,
+        layout=layout,
+        victims=victims,
+        pre_partition=pre_partition or measures,
+        draw=numbers.randrange,
+    )

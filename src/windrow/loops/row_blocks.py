@@ -1,0 +1,69 @@
+"""Blocks of rows of an array: cut without copying, and what a function gave for each of them put together again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from windrow.errors import StepResultError, UsageError
+
+
+def count_rows(array: Any) -> int:
+    """Count the rows of something that blocks can be cut from."""
+    if _is_sparse(array):
+        if array.format != "csr":
+            raise UsageError(
+                f"rows of a sparse matrix are cut from CSR; this one is {array.format.upper()}: give matrix.tocsr()"
+            )
+        return int(array.shape[0])
+    if isinstance(array, np.ndarray) and array.ndim == 0:
+        raise UsageError("an array without dimensions has no rows")
+    if isinstance(array, np.ndarray) or _is_awkward(array):
+        return len(array)
+    raise UsageError(f"blocks are cut from NumPy and awkward arrays and from CSR matrices, got {type(array).__name__}")
+
+
+def block(array: Any, start: int, stop: int) -> Any:
+    """Cut a block of rows; those of a sparse matrix share its data."""
+    if not _is_sparse(array):
+        return array[start:stop]
+    first, last = array.indptr[start], array.indptr[stop]
+    parts = array.data[first:last], array.indices[first:last], array.indptr[start : stop + 1] - first
+    made = type(array)((stop - start, array.shape[1]), dtype=array.dtype)
+    made.data, made.indices, made.indptr = parts
+    return made
+
+
+def concatenate(name: str, made: Sequence[tuple[int, int, Any]]) -> Any:
+    """Put together what a function gave for blocks that are sorted by their rows."""
+    for start, stop, value in made:
+        rows = len(value) if isinstance(value, np.ndarray) and value.ndim else _rows_of(value)
+        if rows != stop - start:
+            what = f"{rows} rows" if rows is not None else f"{type(value).__name__} {value!r:.60}"
+            raise StepResultError(
+                f"{name} has to return a row for each row of its block, and gave {what} for {stop - start} rows (from {start} on); "
+                "for one value of each block give reduce=, such as operator.add"
+            )
+    values = [value for _, _, value in made]
+    if _is_sparse(values[0]):
+        return sys.modules["scipy.sparse"].vstack(values, format="csr")
+    if _is_awkward(values[0]):
+        return sys.modules["awkward"].concatenate(values)
+    return np.concatenate(values)
+
+
+def _rows_of(value: Any) -> int | None:
+    if _is_sparse(value):
+        return int(value.shape[0])
+    return len(value) if _is_awkward(value) else None
+
+
+def _is_sparse(array: Any) -> bool:
+    return "scipy.sparse" in sys.modules and sys.modules["scipy.sparse"].issparse(array)
+
+
+def _is_awkward(array: Any) -> bool:
+    return "awkward" in sys.modules and isinstance(array, sys.modules["awkward"].Array)

@@ -1,0 +1,182 @@
+"""A team of threads that run one loop: the caller and helpers, which take chunks from the same queues.
+
+Helpers are kept for the next loop. Where threads wait for the interpreter's lock they gain nothing: the caller goes on alone,
+or leaves the rest to processes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter, thread_time
+from typing import TYPE_CHECKING
+
+from windrow.engines.cores import pin
+from windrow.place.loop_trace import LoopChunk, LoopTrace
+from windrow.place.queues import Taken
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from windrow.loops.kernel import Kernel
+    from windrow.place.queues import Queues
+
+#: Chunks of each thread by which it is judged whether they wait for the lock, and the share of their time that they may.
+JUDGED, COMPUTING = 2, 0.75
+#: Seconds that these chunks must have taken together: shorter ones say nothing.
+JUDGED_S = 0.002
+
+_helpers: ThreadPoolExecutor | None = None
+_size = 0
+
+
+class Failed(Exception):
+    """A chunk whose kernel raised; the cause is what it raised."""
+
+    def __init__(self, taken: Taken) -> None:
+        super().__init__(taken)
+        self.taken = taken
+
+
+class Team:
+    """The threads of one loop."""
+
+    def __init__(self, kernel: Kernel, queues: Queues, workers: int, cores: tuple[int, ...] = ()) -> None:
+        self.trace = LoopTrace(workers)
+        self.began = perf_counter()
+        self.held = False  #: threads waited for the interpreter's lock: the rest was not run
+        self._kernel = kernel
+        self._queues = queues
+        self._workers = workers
+        self._cores = cores  #: to pin workers to
+        self._lock = threading.Lock()
+        self._over = False  #: nobody takes any more
+        self._failed: Failed | None = None
+        self._judged = 0 if kernel.releases or workers == 1 else JUDGED
+        self._seen = [0.0, 0.0, 0]  #: seconds and processor time of chunks that were judged, and their number
+
+    def pilot(self, until_s: float) -> float:
+        """Run chunks in the calling thread for so many seconds; give what a row took in the last one, 0 where none is left."""
+        row_s = 0.0
+        while perf_counter() - self.began < until_s or not row_s:
+            last = self._one(0)
+            if last is None:
+                return 0.0
+            row_s = max((last.end - last.begin) / (last.stop - last.start), 1e-12)
+        return row_s
+
+    def run(self) -> None:
+        """Run all that is left, on all threads; raises ``Failed``."""
+        helpers: list[Future[None]] = []
+        self._seen = [0.0, 0.0, 0]
+        if self._workers > 1:
+            pool = _pool(self._workers - 1)
+            helpers = [pool.submit(self._work, worker) for worker in range(1, self._workers)]
+        try:
+            self._work(0)
+            _wait(helpers)
+        except BaseException:  # Ctrl-C too: chunks that are under way are finished, and no more are taken
+            self._over = True
+            _wait(helpers)
+            raise
+        if not self.held:
+            self.alone()  # what was left to a helper that did not begin in time
+        if self._failed is not None:
+            raise self._failed
+        self.trace.chunks.sort(key=lambda one: one.end)
+
+    def alone(self) -> None:
+        """Run the rest in the calling thread, in as few chunks as it can."""
+        self._judged = 0
+        for start, stop in self._queues.rest():
+            if self._call(0, Taken(start, stop, 0), perf_counter() - self.began) is None:
+                break
+        if self._failed is not None:
+            raise self._failed
+
+    def _work(self, worker: int) -> None:
+        before = os.sched_getaffinity(0) if self._cores else None
+        if self._cores:
+            pin(self._cores[worker])
+        try:
+            while self._one(worker) is not None:
+                if self._judged and self._judge():
+                    break
+        except BaseException:
+            self._over = True
+            raise
+        finally:
+            if before is not None:
+                os.sched_setaffinity(0, before)
+
+    def _one(self, worker: int) -> LoopChunk | None:
+        """Take and run one chunk."""
+        asked = perf_counter() - self.began
+        with self._lock:
+            taken = None if self._over else self._queues.take(worker, asked)
+        return None if taken is None else self._call(worker, taken, asked)
+
+    def _call(self, worker: int, taken: Taken, asked: float) -> LoopChunk | None:
+        start, stop = taken.start, taken.stop
+        used = thread_time() if self._judged else 0.0
+        begin = perf_counter() - self.began
+        try:
+            self._kernel.call(start, stop)
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+            self._over = True
+            failed = Failed(taken)
+            failed.__cause__ = error
+            with self._lock:
+                if self._failed is None or self._failed.taken.start > start:
+                    self._failed = failed
+            return None
+        end = perf_counter() - self.began
+        stolen = taken.chunks if taken.stolen else 0
+        chunk = LoopChunk(worker, start, stop, begin, end, asked, taken.queue, stolen)
+        with self._lock:
+            self.trace.chunks.append(chunk)
+            self._queues.done(worker, stop - start, end - begin, begin - asked)
+            if self._judged:
+                self._seen[0] += end - begin
+                self._seen[1] += thread_time() - used
+                self._seen[2] += 1
+        return chunk
+
+    def _judge(self) -> bool:
+        """Say whether threads wait for the lock, once enough was seen of all; nothing more is run then."""
+        wall, used, count = self._seen
+        if count < JUDGED * self._workers or wall < JUDGED_S:
+            return self._over
+        self._judged = 0
+        if used < COMPUTING * wall and used * self._workers < 1.2 * wall:
+            self.held = True
+            self._over = True
+        return self.held
+
+    def resume(self) -> None:
+        """Let others take again, after the team was held up."""
+        self._over = False
+
+
+def _wait(helpers: list[Future[None]]) -> None:
+    for helper in helpers:
+        if not helper.cancel():
+            helper.result()
+
+
+def _pool(count: int) -> ThreadPoolExecutor:
+    """Give threads that helped before, and more of them if need be."""
+    global _helpers, _size
+    if _helpers is None or _size < count:
+        _helpers, _size = ThreadPoolExecutor(count, thread_name_prefix="windrow-loop"), count
+    return _helpers
+
+
+def _forget() -> None:
+    global _helpers
+    _helpers = None  # threads do not come along
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -41,6 +41,7 @@ class Pipeline(Writing):
         *,
         order: Any = "adaptive",
         chunk: int | str = "auto",
+        partition: Any = None,
         engine: str = "auto",
         workers: int | None = None,
         memory: Any = None,
@@ -65,16 +66,14 @@ class Pipeline(Writing):
             A path, a glob, ``"file.root:Tree"``, a list, a fileset with metadata, arrays, or what ``wr.data.open`` returns.
         order, seed
             "adaptive", "written", a policy's name or function, step names, a file of ``freeze``; of the random numbers.
-        chunk
-            "auto", or the most rows to schedule at once (whole file units).
+        chunk, partition
+            "auto", or the most rows to schedule at once (whole file units); or a partitioner of loops ("GSS"), to compare.
         engine, workers
             "auto", "inline", "threads" or "processes", and how many; by default one for each core granted.
         cutflow
             "estimated" or "exact", for all datasets or by dataset name or glob; "exact" runs the written order there.
-        nminus1
-            True, or regions: count for each cut the rows that pass all other cuts.
-        max_rows, on_error
-            Only the first rows of each dataset; "stop" at the first failing row, or "skip" and list those that fail.
+        nminus1, max_rows, on_error
+            True, or regions: count for each cut the rows that pass all other cuts. Only the first rows of each dataset; "stop" at the first failing row, or "skip" and list those that fail.
         rundir, resume
             A directory to keep log, journal and result in, for ``wr.load`` and ``windrow report``; whether what an earlier
             run left there is used where it still holds, so that only the rest is run.
@@ -89,7 +88,7 @@ class Pipeline(Writing):
         from windrow.pipeline.run.run import run_pipeline
 
         options = Options(
-            order=order, chunk=chunk, engine=engine, workers=workers, memory=memory,
+            order=order, chunk=chunk, partition=partition, engine=engine, workers=workers, memory=memory,
             cutflow=cutflow, nminus1=nminus1, max_rows=max_rows, on_error=on_error, seed=seed,
             rundir=rundir, resume=resume, progress=progress, save=save, timeout=timeout,
             block_rows=_block_rows, split=_split,

@@ -22,6 +22,7 @@ class Options:
 
     order: Any = "adaptive"  #: a policy's name or function, "written", step names, or step names by dataset
     chunk: Any = "auto"  #: then rows, or None
+    partition: Any = None  #: a partitioner of loops by which rows are cut; None: by what they cost
     engine: str = "auto"
     workers: Any = None  #: then how many
     cutflow: Any = "estimated"  #: then "estimated" or "exact" by pattern of datasets
@@ -50,6 +51,12 @@ class Options:
                 "with an order of your own: leave order= or on_error= out"
             )
         self.chunk = None if self.chunk in ("auto", None) else _count("chunk", self.chunk, '"auto" or ')
+        if self.partition is not None:
+            if self.chunk is not None:
+                raise UsageError("chunk= and partition= both say how rows are cut: leave one of them out")
+            from windrow.shape.by_scheme import check_scheme
+
+            self.partition = check_scheme(self.partition)
         self.workers = granted_cores(os.environ) if self.workers is None else _count("workers", self.workers)
         self.cutflow = _cutflow(self.cutflow)
         self.nminus1 = _nminus1(self.nminus1)

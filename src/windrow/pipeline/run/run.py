@@ -40,6 +40,7 @@ from windrow.pipeline.run.time_account import TimeAccount
 from windrow.pipeline.skims.publish import publish, saving
 from windrow.random import spare_cores
 from windrow.run.loop import run as run_loop
+from windrow.shape.by_scheme import ByScheme
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import CappedUntilReordered, Guided
 from windrow.store.rundir import RunDirectory, time_text
@@ -138,6 +139,8 @@ class _Run:
         shape = (
             Fixed(chunk)
             if chunk
+            else ByScheme(options.partition)
+            if options.partition is not None
             else CappedUntilReordered(Guided(self.pipeline.costs), self.order.most_s, self.pipeline.costs)
         )
         # What somebody asks for while the run goes on has to be here by then.

@@ -20,28 +20,18 @@ LINE = 12
 @click.option("--scheme", default="auto", show_default=True, help="A partitioner by its name, or 'all'.")
 @click.option("--grain", type=int, default=1, show_default=True, help="Rows of a chunk at least.")
 @click.option("--flavour", default="daphne", show_default=True, help=f"{' or '.join(FLAVOURS)}.")
-@click.option("--mean", type=float, default=0.0, help="Seconds of a row, for schemes that want it.")
-@click.option("--sigma", type=float, default=0.0, help="Standard deviation of that.")
-@click.option("--overhead", type=float, default=0.0, help="Seconds of a chunk beside its rows.")
 @click.option("--json", "as_json", is_flag=True, help="Print the chunks as JSON.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw them, as SVG.")
-def command(
-    rows: int, workers: int, scheme: str, grain: int, flavour: str, mean: float, sigma: float, overhead: float,
-    as_json: bool, plot: Path | None,
-) -> None:  # fmt: skip
+def command(rows: int, workers: int, scheme: str, grain: int, flavour: str, as_json: bool, plot: Path | None) -> None:
     """Print the chunks of a loop whose rows all take the same.
 
     \b
     windrow partition --rows 1000 --workers 4 --scheme GSS
     """
     from windrow.shape.partition.partitioner import partition
-    from windrow.shape.partition.state import Costs
 
     wanted = names() if scheme == "all" else [scheme]
-    costs = Costs(mean, sigma, overhead)
-    found = {
-        name: partition(rows, workers, name, grain=grain, flavour=flavour, costs=costs) for name in wanted
-    }  # fmt: skip
+    found = {name: partition(rows, workers, name, grain=grain, flavour=flavour) for name in wanted}
     if grain > rows > 0:
         click.echo(f"one chunk: a grain of {grain} is more than the {rows} rows", err=True)
     if plot is not None:

@@ -56,7 +56,7 @@ class Cutter(Protocol):
 
     def cut(self, worker: int = 0, now: float = 0.0) -> tuple[int, int] | None: ...
 
-    def rest(self) -> tuple[int, int]: ...
+    def rest(self) -> list[tuple[int, int]]: ...
 
     def done(self, worker: int, rows: int, run_s: float, overhead_s: float = 0.0) -> None: ...
 
@@ -78,12 +78,12 @@ def fill_queues(
     layout, victims = _known("layout of queues", layout, LAYOUTS), _known("way to choose victims", victims, VICTIMS)
     workers = len(topology)
     count = {"centralized": 1, "pergroup": max(topology.groups) + 1, "percpu": workers}[layout]
-    queues: list[CutQueue | ChunkQueue]
+    queues: list[Cutter]
     if pre_partition or count == 1:
-        queues = [CutQueue(cutter(stop - start, start)) for start, stop in pre_partitioned(rows, count)]
+        queues = [cutter(stop - start, start) for start, stop in pre_partitioned(rows, count)]
     else:
         chunks = list(iter(cutter(rows, 0).cut, None))
-        queues = [ChunkQueue(deque(chunks[number::count])) for number in range(count)]
+        queues = [Chunks(chunks[number::count]) for number in range(count)]
     groups = topology.groups
     homes = [0] * workers if count == 1 else list(groups) if layout == "pergroup" else list(range(workers))
     #: of each queue the group
@@ -108,34 +108,24 @@ def _known(what: str, name: str, known: tuple[str, ...]) -> str:
     return str(name).lower()
 
 
-class CutQueue:
-    """Rows that are cut when somebody takes some."""
+class Chunks:
+    """A cutter of rows that were cut before the loop began."""
 
-    def __init__(self, cutter: Cutter) -> None:
-        self.cutter = cutter
+    said: Sequence[str] = ()
 
-    def take(self, worker: int, now: float) -> tuple[int, int] | None:
-        return self.cutter.cut(worker, now)
+    def __init__(self, chunks: Sequence[tuple[int, int]]) -> None:
+        self._chunks = deque(chunks)
 
-    def rest(self) -> list[tuple[int, int]]:
-        return [self.cutter.rest()]
-
-
-class ChunkQueue:
-    """Chunks that were cut before the loop began."""
-
-    cutter = None
-
-    def __init__(self, chunks: deque[tuple[int, int]]) -> None:
-        self._chunks = chunks
-
-    def take(self, worker: int, now: float) -> tuple[int, int] | None:  # noqa: ARG002 - as of other queues
+    def cut(self, worker: int = 0, now: float = 0.0) -> tuple[int, int] | None:  # noqa: ARG002 - a Protocol's
         return self._chunks.popleft() if self._chunks else None
 
     def rest(self) -> list[tuple[int, int]]:
         left = list(self._chunks)
         self._chunks.clear()
         return left
+
+    def done(self, worker: int, rows: int, run_s: float, overhead_s: float = 0.0) -> None:
+        pass
 
 
 class Thief:
@@ -177,11 +167,7 @@ class FilledQueues:
     """Queues that are full in the beginning, from whose front owners and thieves take alike."""
 
     def __init__(
-        self,
-        queues: Sequence[CutQueue | ChunkQueue],
-        homes: Sequence[int],
-        thieves: Sequence[Thief],
-        far: Sequence[set[int]],
+        self, queues: Sequence[Cutter], homes: Sequence[int], thieves: Sequence[Thief], far: Sequence[set[int]]
     ) -> None:
         self._queues = queues
         self._homes = homes
@@ -191,18 +177,17 @@ class FilledQueues:
 
     @property
     def said(self) -> Sequence[str]:
-        cutters = [queue.cutter for queue in self._queues if queue.cutter is not None]
-        return [text for one in cutters for text in one.said]
+        return [text for queue in self._queues for text in queue.said]
 
     def take(self, worker: int, now: float) -> Taken | None:
         home = self._homes[worker]
-        rows = self._queues[home].take(worker, now)
+        rows = self._queues[home].cut(worker, now)
         if rows is not None:
             self._last[worker] = home
             return Taken(*rows, home)
         thief = self._thieves[worker]
         while (queue := thief.victim()) is not None:
-            rows = self._queues[queue].take(worker, now)
+            rows = self._queues[queue].cut(worker, now)
             if rows is not None:
                 self._last[worker] = queue
                 return Taken(*rows, queue, stolen=True, far=queue in self._far[worker])
@@ -213,9 +198,7 @@ class FilledQueues:
         return sorted(one for queue in self._queues for one in queue.rest() if one[0] < one[1])
 
     def done(self, worker: int, rows: int, run_s: float, overhead_s: float) -> None:
-        cutter = self._queues[self._last[worker]].cutter
-        if cutter is not None:
-            cutter.done(worker, rows, run_s, overhead_s)
+        self._queues[self._last[worker]].done(worker, rows, run_s, overhead_s)
 
 
 class RangeQueues:

@@ -27,14 +27,14 @@ def check_scheme(scheme: Any) -> Any:
 class ByScheme(Queued):
     """The shape decision of a named partitioner; all rows of the run are one loop, and tasks are whole units."""
 
-    def __init__(self, scheme: Any) -> None:
-        self._scheme = scheme
+    def __init__(self, scheme: Any, workers: int) -> None:
+        self._scheme, self._workers = scheme, workers
         self._partitioner: Partitioner | None = None
 
     def rows(self, request: ShapeRequest) -> int:
         left = request.known + request.expected
-        if self._partitioner is None or self._partitioner.loop.workers != max(request.workers, 1):
-            self._partitioner = Partitioner(self._scheme, left, max(request.workers, 1))
+        if self._partitioner is None:
+            self._partitioner = Partitioner(self._scheme, left, self._workers)
         loop = self._partitioner.loop
         loop.rows += max(left - loop.left, 0)  # of inputs that had more than was expected
         loop.left = left

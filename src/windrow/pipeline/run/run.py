@@ -139,7 +139,7 @@ class _Run:
         shape = (
             Fixed(chunk)
             if chunk
-            else ByScheme(options.partition)
+            else ByScheme(options.partition, self.choice.workers)
             if options.partition is not None
             else CappedUntilReordered(Guided(self.pipeline.costs), self.order.most_s, self.pipeline.costs)
         )

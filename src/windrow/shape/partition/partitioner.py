@@ -58,11 +58,11 @@ class Partitioner:
         start, self._at = self._at, self._at + rows
         return start, self._at
 
-    def rest(self) -> tuple[int, int]:
+    def rest(self) -> list[tuple[int, int]]:
         """Give all that is left at once."""
         start, self._at = self._at, self._at + self.loop.left
         self.loop.left = 0
-        return start, self._at
+        return [(start, self._at)]
 
     def done(self, worker: int, rows: int, run_s: float, overhead_s: float = 0.0) -> None:
         """Take in what a chunk took."""

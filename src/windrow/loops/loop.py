@@ -109,11 +109,10 @@ class Loop:
         if engine == "processes":
             self._in_processes(queues, team, apart)
             return
-        row_s = team.pilot(PILOT_S) if small else 0.0
-        left = count - sum(one.stop - one.start for one in team.trace.chunks)
-        if small and left * row_s < SMALL_S:
+        rest_s = team.pilot(count, PILOT_S, SMALL_S) if small else SMALL_S
+        if rest_s < SMALL_S:
             report.decisions.append(
-                f"in the calling thread: what was left, some {format_seconds(left * row_s)}, is not worth waking others for"
+                f"in the calling thread: what was left, some {format_seconds(rest_s)}, is not worth waking others for"
             )
             team.alone()
             return

@@ -18,6 +18,8 @@ from windrow.shape.partition.partitioner import Partitioner
 from windrow.shape.partition.schemes import STATIC_STEAL, is_adaptive, known_as
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from windrow.place.queues import Queues
 
 ENGINES = ("auto", "threads", "processes", "inline")
@@ -85,6 +87,18 @@ def _read(hyperthreads: bool, allowed: tuple[int, ...]) -> Topology:  # noqa: AR
     return Topology(tuple(group for group, _ in found), tuple(core for _, core in found))
 
 
+def _draw(seed: int) -> Callable[[int], int]:
+    """Give random numbers below others; the generator is made when the first is asked for, as that takes a while."""
+    numbers: list[Random] = []
+
+    def draw(below: int) -> int:
+        if not numbers:
+            numbers.append(Random(seed))  # noqa: S311 - nobody is to be kept from guessing victims
+        return numbers[0].randrange(below)
+
+    return draw
+
+
 def make_queues(
     rows: int,
     topology: Topology,
@@ -106,7 +120,6 @@ def make_queues(
         return Partitioner(scheme, count, len(topology), grain=grain, flavour=flavour, start=start)
 
     measures = callable(scheme) or is_adaptive(name)
-    numbers = Random(seed)  # noqa: S311 - nobody is to be kept from guessing victims
     return fill_queues(
         rows,
         topology,
@@ -114,5 +127,5 @@ def make_queues(
         layout=layout,
         victims=victims,
         pre_partition=pre_partition or measures,
-        draw=numbers.randrange,
+        draw=_draw(seed),
     )

@@ -27,6 +27,9 @@ JUDGED, COMPUTING = 2, 0.75
 #: Seconds that these chunks must have taken together: shorter ones say nothing.
 JUDGED_S = 0.002
 
+#: Share of the rows by which a loop may be found to be short.
+SEEN = 0.05
+
 _helpers: ThreadPoolExecutor | None = None
 _size = 0
 
@@ -56,15 +59,19 @@ class Team:
         self._judged = 0 if kernel.releases or workers == 1 else JUDGED
         self._seen = [0.0, 0.0, 0]  #: seconds and processor time of chunks that were judged, and their number
 
-    def pilot(self, until_s: float) -> float:
-        """Run chunks in the calling thread for so many seconds; give what a row took in the last one, 0 where none is left."""
-        row_s = 0.0
-        while perf_counter() - self.began < until_s or not row_s:
+    def pilot(self, rows: int, until_s: float, small_s: float) -> float:
+        """Run chunks of a loop in the calling thread; give the seconds that the rest would take if rows went on as in the last one.
+
+        It ends after ``until_s``, or when some of the rows were seen and the rest takes less than ``small_s``.
+        """
+        seen, rest_s = 0, small_s
+        while perf_counter() - self.began < until_s and (rest_s >= small_s or seen < SEEN * rows):
             last = self._one(0)
             if last is None:
                 return 0.0
-            row_s = max((last.end - last.begin) / (last.stop - last.start), 1e-12)
-        return row_s
+            seen += last.stop - last.start
+            rest_s = (rows - seen) * (last.end - last.begin) / (last.stop - last.start)
+        return rest_s
 
     def run(self) -> None:
         """Run all that is left, on all threads; raises ``Failed``."""

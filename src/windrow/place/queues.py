@@ -89,7 +89,7 @@ def fill_queues(
     #: of each queue the group
     theirs = list(range(count)) if layout == "pergroup" else list(groups)
     thieves = []
-    for worker, home in enumerate(homes):
+    for worker, home in enumerate(homes) if count > 1 else ():
         near = {queue for queue in range(count) if layout == "percpu" and theirs[queue] == groups[worker]}
         thieves.append(Thief(victims, home, count, near, draw))
     far = [{queue for queue in range(count) if theirs[queue] != group} for group in groups]
@@ -185,6 +185,8 @@ class FilledQueues:
         if rows is not None:
             self._last[worker] = home
             return Taken(*rows, home)
+        if not self._thieves:
+            return None
         thief = self._thieves[worker]
         while (queue := thief.victim()) is not None:
             rows = self._queues[queue].cut(worker, now)

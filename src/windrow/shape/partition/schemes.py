@@ -50,6 +50,8 @@ def is_adaptive(name: str) -> bool:
 
 def known_as(scheme: Any) -> str:
     """Give the name by which a scheme is known, however it is written."""
+    if scheme == AUTO:
+        return AUTO
     if callable(scheme):
         return getattr(scheme, "__name__", "the function")
     name = str(scheme)

@@ -157,6 +157,7 @@ class Loop:
         with Executor(workers) as pool:
             shared = apart.share(pool._session)
             running: dict[Any, tuple[int, Taken, float]] = {}
+            begun: set[int] = set()  #: workers whose process has started
 
             def launch(worker: int) -> None:
                 asked = perf_counter() - began
@@ -183,7 +184,10 @@ class Loop:
                     trace.chunks.append(
                         LoopChunk(worker, taken.start, taken.stop, end - seconds, end, asked, taken.queue, stolen)
                     )
-                    queues.done(worker, taken.stop - taken.start, seconds, end - seconds - asked)
+                    # Starting a process is no cost of a chunk.
+                    overhead_s = end - seconds - asked if worker in begun else 0.0
+                    begun.add(worker)
+                    queues.done(worker, taken.stop - taken.start, seconds, overhead_s)
                     launch(worker)
 
     def _tell(self, team: Team, queues: Queues, begun: float) -> None:

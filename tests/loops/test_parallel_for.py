@@ -288,6 +288,33 @@ def test_a_row_that_raises_is_named_and_nothing_is_run_twice(engine: str) -> Non
     assert seen.max() == 1
 
 
+def test_after_a_row_that_raises_no_more_are_begun() -> None:
+    seen = np.zeros(100, dtype=int)
+    begun, raising = threading.Event(), threading.Event()
+
+    def first(row: int) -> None:
+        seen[row] += 1
+        raise ValueError("at once")
+
+    def with_another(row: int) -> None:
+        seen[row] += 1
+        if row == 0:
+            assert begun.wait(30)
+            raising.set()
+            raise ValueError("while another runs")
+        begun.set()
+        assert raising.wait(30)
+        time.sleep(0.3)
+
+    with pytest.raises(TaskError, match="at row 0: at once"):
+        wr.parallel_for(first, 100, workers=2)
+    assert seen.sum() == 1
+    seen[:] = 0
+    with pytest.raises(TaskError, match="at row 0: while another runs"):
+        wr.parallel_for(with_another, 100, "SS", workers=2)
+    assert seen.tolist() == [1, 1, *[0] * 98]
+
+
 @pytest.mark.parametrize("engine", ["inline", "threads", "processes"])
 def test_blocks_that_raise_are_named(engine: str) -> None:
     def function(block: Any) -> Any:

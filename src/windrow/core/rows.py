@@ -112,7 +112,7 @@ class RowFeeder:
         self._known: set[tuple[Life, str]] = set()  #: categories that a worker has run; the first run is slower
         self._checked: set[str] = set()  #: steps that tasks have shown to be row-pure
         self._told: dict[Life, int] = {}  #: by worker: how many of them it knows
-        self._piloted: set[str] = set()  #: categories of which somebody looks at first rows
+        self._piloted: set[str] = set()  #: categories whose first rows a task was told to look at
         self._checking = 0  #: the first task of rows, which checks all steps that it comes to
         self.window = policies.shape.window(None)  #: how many tasks a worker may have at a time
         self._forgotten = False  #: the run has failed: no result counts any more
@@ -200,7 +200,7 @@ class RowFeeder:
             self.partials.review_input(one)  # nothing more comes for workers that are through with it
         short_s = 0.0
         if row_s is None and self.options.parts and not part:
-            # One worker looks at first rows for all: the others would see the same.
+            # The first task of a category looks at first rows: those of other workers would see the same.
             short_s = (
                 math.inf if category in self._piloted else SHORT_S * unit / (size + inputs.uncut + request.expected)
             )

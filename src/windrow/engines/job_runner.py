@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: rows. That takes four system calls in a thread, two of which let go of the interpreter lock, and some 0.03 ms in a process, which
 #: is longer than many a task.
 BRIEF_S = 0.005
-#: One of so many short tasks is measured where it depends on that where the others run.
+#: Of short tasks one in so many is measured, where the session chooses between threads and processes by what tasks take.
 SAMPLE = 8
 #: Items of a container that are looked at for how large they are.
 MANY = 1000

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from windrow.loops.options import LoopOptions
     from windrow.place.queues import Queues, Taken
 
-#: Seconds in which the calling thread sees what rows take, before it asks others for help.
+#: Seconds in which the calling thread sees what rows take, before helper threads join in.
 PILOT_S = 1e-4
 #: Seconds of rest that are not worth waking threads for.
 SMALL_S = 2e-4

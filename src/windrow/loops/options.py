@@ -88,7 +88,7 @@ def _read(hyperthreads: bool, allowed: tuple[int, ...]) -> Topology:  # noqa: AR
 
 
 def _draw(seed: int) -> Callable[[int], int]:
-    """Give random numbers below others; the generator is made when the first is asked for, as that takes a while."""
+    """Give a function that draws a number below another; its generator is made with the first number, as that takes a while."""
     numbers: list[Random] = []
 
     def draw(below: int) -> int:

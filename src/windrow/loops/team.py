@@ -96,7 +96,7 @@ class Team:
     def alone(self) -> None:
         """Run the rest in the calling thread, in as few chunks as it can."""
         self._judged = 0
-        for start, stop in self._queues.rest():
+        for start, stop in self._queues.rest() if self._failed is None else ():
             if self._call(0, Taken(start, stop, 0), perf_counter() - self.began) is None:
                 break
         if self._failed is not None:

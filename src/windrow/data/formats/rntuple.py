@@ -115,7 +115,7 @@ class RNTupleReader(FileReader):
         if field.shape == "other":
             whole = self._ntuple.all_fields[field.identifier]
             if self._is_lists_of_numbers(field.identifier):
-                # uproot's way to read a field looks at all others, for every one of its parts: a minute for 4,000 of them.
+                # uproot goes through all fields of the file for every part of a field that it reads: a minute for 4,000 fields.
                 form = self._ntuple.field_form(field.identifier, set())
                 return ak.Array(form.length_zero_array(highlevel=False))
             return whole.array(entry_start=0, entry_stop=0, array_cache=None)

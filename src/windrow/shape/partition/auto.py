@@ -1,4 +1,4 @@
-"""Our own partitioner: chunks as FAC2 has them, begun small, and another scheme where measurements say that it gains.
+"""Our own partitioner: factoring, begun with small chunks, and another scheme where measurements say that it gains.
 
 Begun small, since the first rows may be the heaviest; and no smaller than what cutting them is worth: where that is more than a
 worker's share, the rest is cut once, as STATIC has it. Where some workers are faster than others, by more than measurements differ by
@@ -29,12 +29,15 @@ MUCH = 0.5
 LITTLE = 0.1
 
 
+FACTORING = "factoring"
+
+
 class Auto:
     """The rule of one loop; ``said`` has why it changed."""
 
     def __init__(self, loop: LoopState) -> None:
         self._weights = Weights(loop, overhead=False)
-        self.name = "FAC2"
+        self.name = FACTORING
         self.said: list[str] = []
 
     def __call__(self, loop: LoopState) -> float:
@@ -42,10 +45,10 @@ class Auto:
         known = loop.costs()
         least = WORTH * known.overhead / known.mean if known.mean else 1
         share = loop.left / loop.workers
-        if self.name == "FAC2":
+        if self.name == FACTORING:
             self._look_at_speeds(loop)
         if (
-            self.name == "FAC2"
+            self.name == FACTORING
             and loop.step >= CHUNKS * loop.workers
             and least > share / 2
             and loop.left > MUCH * loop.rows

@@ -16,7 +16,7 @@ from typing import Any
 import harness
 import numpy as np
 
-from windrow.loops.options import make_queues
+from windrow.loops.options import LoopOptions
 from windrow.place.loop_simulation import simulate_loop
 from windrow.place.queues import LAYOUTS, VICTIMS
 from windrow.place.topology import parse_topology
@@ -60,7 +60,7 @@ def _ask(worker: harness.Worker, **request: Any) -> Any:
 
 def makespan(sums: Any, workers: int, overhead_s: float, topology: str = "", **options: Any) -> float:
     places = parse_topology(topology or [0] * workers)
-    queues = make_queues(len(sums) - 1, places, **options)
+    queues = LoopOptions(**options).make_queues(len(sums) - 1, places)
     steal = {"steal_s": STEAL * overhead_s, "far_steal_s": FAR * overhead_s}
     return simulate_loop(queues, sums, workers, overhead_s=overhead_s, **steal).makespan
 
@@ -74,11 +74,11 @@ def claim_counted(report: harness.Report, loops: dict[str, Any], chunk_s: float)
     lines = []
     for name, (counts, row_s) in loops.items():
         sums = np.concatenate([[0.0], np.cumsum(counts)]) * row_s
-        found = {one: makespan(sums, WORKERS, chunk_s, scheme=one) for one in schemes(len(counts))}
+        found = {one: makespan(sums, WORKERS, chunk_s, partition=one) for one in schemes(len(counts))}
         for layout, victims in itertools.product(LAYOUTS[1:], VICTIMS):
             for one in ("STATIC", "GSS", "FAC2", "MFSC"):
                 found[f"{one}, {layout}, {victims}"] = makespan(
-                    sums, WORKERS, chunk_s, scheme=one, layout=layout, victims=victims
+                    sums, WORKERS, chunk_s, partition=one, queues=layout, victims=victims
                 )
         best = min(found, key=lambda one: found[one])
         ours, ideal = found["auto"], sums[-1] / WORKERS
@@ -170,15 +170,15 @@ def simulate_more(report: harness.Report, loops: dict[str, Any], chunk_s: float)
         lines = []
         for name, (counts, row_s) in loops.items():
             sums = np.concatenate([[0.0], np.cumsum(counts)]) * row_s
-            static = makespan(sums, workers, chunk_s, topology, scheme="STATIC")
+            static = makespan(sums, workers, chunk_s, topology, partition="STATIC")
             cells = [name, f"{static * 1e3:.2f}"]
             cells += [
-                f"{1 - makespan(sums, workers, chunk_s, topology, scheme=one) / static:+.0%}"
+                f"{1 - makespan(sums, workers, chunk_s, topology, partition=one) / static:+.0%}"
                 for one in ("MSTATIC", "MFSC", "GSS", "TSS", "FAC2", "AUTO", "auto")
             ]
             places = (("pergroup", "seq"), ("percpu", "seq"), ("percpu", "seqpri")) if topology else ()
             cells += [
-                f"{1 - makespan(sums, workers, chunk_s, topology, scheme='MFSC', layout=layout, victims=victims) / static:+.0%}"
+                f"{1 - makespan(sums, workers, chunk_s, topology, partition='MFSC', queues=layout, victims=victims) / static:+.0%}"
                 for layout, victims in places
             ]
             lines.append(cells)

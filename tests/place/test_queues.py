@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from windrow.engines.cores import read_cores
 from windrow.errors import UnknownNameError, UsageError
-from windrow.loops.options import make_queues
+from windrow.loops.options import LoopOptions
 from windrow.place.loop_simulation import simulate_loop
 from windrow.place.queues import LAYOUTS, VICTIMS, Thief, pre_partitioned
 from windrow.place.topology import Topology, parse_topology
@@ -28,14 +28,14 @@ def drained(queues: Any, worker: int) -> list[int]:
 
 
 def test_chunks_go_round_the_queues() -> None:
-    queues = make_queues(1000, FOUR, scheme="GSS", layout="percpu")
+    queues = LoopOptions(partition="GSS", queues="percpu").make_queues(1000, FOUR)
     filled = [[stop - start for start, stop in queue.rest()] for queue in queues._queues]  # type: ignore[attr-defined]
     assert filled == [[250, 79, 25, 8, 3, 1], [188, 59, 19, 6, 2, 1], [141, 45, 14, 4, 1], [106, 33, 11, 3, 1]]
 
 
 def test_rows_are_divided_beforehand_and_the_first_queue_gets_what_is_over() -> None:
     assert [stop - start for start, stop in pre_partitioned(1003, 4)] == [253, 250, 250, 250]
-    queues = make_queues(1000, FOUR, scheme="STATIC", layout="percpu", pre_partition=True)
+    queues = LoopOptions(partition="STATIC", queues="percpu", pre_partition=True).make_queues(1000, FOUR)
     assert drained(queues, 0)[:5] == [62, 62, 62, 62, 2]
 
 
@@ -67,16 +67,14 @@ def test_random_thieves_visit_all_and_near_ones_first(seed: int) -> None:
 def test_every_row_is_taken_once_whoever_steals(data: st.DataObject, count: int, workers: int, grain: int) -> None:
     groups = Topology(tuple(sorted(data.draw(st.lists(st.integers(0, 2), min_size=workers, max_size=workers)))))
     groups = parse_topology(groups.groups)
-    queues = make_queues(
-        count,
-        groups,
-        scheme=data.draw(st.sampled_from(names())),
-        layout=data.draw(st.sampled_from(LAYOUTS)),
+    queues = LoopOptions(
+        partition=data.draw(st.sampled_from(names())),
+        queues=data.draw(st.sampled_from(LAYOUTS)),
         victims=data.draw(st.sampled_from(VICTIMS)),
         pre_partition=data.draw(st.booleans()),
         grain=grain,
         seed=data.draw(st.integers(0, 5)),
-    )
+    ).make_queues(count, groups)
     seen = [0] * count
     busy = list(range(workers))
     while busy:
@@ -96,7 +94,7 @@ def test_every_row_is_taken_once_whoever_steals(data: st.DataObject, count: int,
 
 
 def test_stolen_ranges() -> None:
-    queues = make_queues(1000, Topology((0,) * 4), scheme="STATIC-STEAL")
+    queues = LoopOptions(partition="STATIC-STEAL").make_queues(1000, Topology((0,) * 4))
     trace = simulate_loop(queues, range(1001), 4, slower=(1.0, 1.0, 1.0, 2.0))
     stolen = [(one.asked, one.worker, one.queue, one.stolen) for one in trace.chunks if one.stolen]
     stolen.sort()
@@ -105,7 +103,7 @@ def test_stolen_ranges() -> None:
     executed = [sum(one.stop - one.start for one in trace.chunks if one.worker == worker) for worker in range(4)]
     assert executed == [286, 285, 285, 144]
     assert trace.makespan == 288
-    even = simulate_loop(make_queues(1000, Topology((0,) * 4), scheme="STATIC-STEAL"), range(1001), 4)
+    even = simulate_loop(LoopOptions(partition="STATIC-STEAL").make_queues(1000, Topology((0,) * 4)), range(1001), 4)
     assert (even.steals, even.makespan) == (0, 250)
 
 
@@ -114,7 +112,9 @@ def test_near_victims_gain_where_far_stealing_costs() -> None:
     sums = [0.0, *accumulate(1e-5 * (1 + 9 * (row % 977 == 0)) * (row / 20_000 + 0.1) for row in range(20_000))]
 
     def makespan(layout: str, victims: str) -> tuple[float, int]:
-        queues = make_queues(20_000, parse_topology("2x10"), scheme="MFSC", layout=layout, victims=victims)
+        queues = LoopOptions(partition="MFSC", queues=layout, victims=victims).make_queues(
+            20_000, parse_topology("2x10")
+        )
         trace = simulate_loop(queues, sums, 20, overhead_s=1e-6, steal_s=1e-6, far_steal_s=5e-5)
         return trace.makespan, sum(one.begin - one.asked > 4e-5 for one in trace.chunks)
 
@@ -123,15 +123,15 @@ def test_near_victims_gain_where_far_stealing_costs() -> None:
 
 
 def test_measuring_schemes_divide_rows_among_queues() -> None:
-    queues = make_queues(100, FOUR, scheme="auto", layout="percpu")
+    queues = LoopOptions(partition="auto", queues="percpu").make_queues(100, FOUR)
     assert sorted(queues.rest()) == [(0, 25), (25, 50), (50, 75), (75, 100)]
 
 
 def test_unknown_names() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'percpu'"):
-        make_queues(10, FOUR, layout="percpuu")
+        LoopOptions(queues="percpuu").make_queues(10, FOUR)
     with pytest.raises(UnknownNameError, match="seqpri"):
-        make_queues(10, FOUR, victims="nearest")
+        LoopOptions(victims="nearest").make_queues(10, FOUR)
 
 
 # --- topology -----------------------------------------------------------------------------------------

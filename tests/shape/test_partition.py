@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.errors import UnknownNameError, UsageError
-from windrow.loops.options import make_queues
+from windrow.loops.options import LoopOptions
 from windrow.place.loop_simulation import simulate_loop
 from windrow.place.topology import Topology
 from windrow.shape.partition import partition, register
@@ -151,7 +151,7 @@ def test_the_formula_of_adaptive_factoring(
 
 
 def simulated(name: str, slower: tuple[float, ...], overhead_s: float = 0.0) -> Any:
-    queues = make_queues(1000, Topology((0,) * 4), scheme=name)
+    queues = LoopOptions(partition=name).make_queues(1000, Topology((0,) * 4))
     return simulate_loop(queues, range(1001), 4, overhead_s=overhead_s, slower=slower)
 
 
@@ -270,7 +270,7 @@ def test_names_are_not_registered_twice_over_ours() -> None:
 
 
 def auto_trace(cost: Any, workers: int = 4, count: int = 20_000, **options: Any) -> tuple[Any, Any]:
-    queues = make_queues(count, Topology((0,) * workers), scheme="auto")
+    queues = LoopOptions(partition="auto").make_queues(count, Topology((0,) * workers))
     sums = [0.0, *itertools.accumulate(cost(row) for row in range(count))]
     return simulate_loop(queues, sums, workers, **options), queues
 
@@ -279,7 +279,7 @@ def best(cost: Any, workers: int = 4, count: int = 20_000, **options: Any) -> fl
     found = []
     sums = [0.0, *itertools.accumulate(cost(row) for row in range(count))]
     for name in names():
-        queues = make_queues(count, Topology((0,) * workers), scheme=name)
+        queues = LoopOptions(partition=name).make_queues(count, Topology((0,) * workers))
         found.append(simulate_loop(queues, sums, workers, **options).makespan)
     return min(found)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -12,6 +12,7 @@ import numpy as np
 
 from windrow.errors import TaskError, UsageError, error_text
 from windrow.loops.dependence import refuse_dependent
+from windrow.loops.row_blocks import block
 
 #: What is called with a first row and the one behind the last.
 RangeFunction = Callable[[int, int], Any]
@@ -28,7 +29,10 @@ class Kernel(NamedTuple):
 
     name: str
     call: RangeFunction
-    releases: bool  #: known to let go of the interpreter's lock
+    releases: bool = False  #: known to let go of the interpreter's lock
+    #: gives a function and its arguments that do the same in another process, for ranges of rows; None: it cannot be done there
+    send: Callable[[Any, Sequence[tuple[int, int]]], tuple[Any, ...]] | None = None
+    shared: Any = None  #: what all ranges need: sent to other processes once, and given to ``send``
 
 
 class RowFailed(Exception):
@@ -51,9 +55,31 @@ def make_kernel(function: Any, arguments: tuple[Any, ...] = (), *, keep: bool = 
         raise UsageError(
             f"with reduce= a kernel gets the rows (start, stop) and returns what they give; {name} takes one row"
         )
-    if plain is not function and hasattr(function, "targetoptions"):
-        return Kernel(name, _with(_compiled(function, rows, arguments), arguments), releases=True)
-    return Kernel(name, _with(function if rows == 2 else _each(function), arguments), releases=False)
+    compiled = plain is not function and hasattr(function, "targetoptions")
+    if compiled:
+        called = _compiled(function, rows, arguments)
+    else:
+        called = function if rows == 2 else _each(function)
+    send = (lambda _, ranges: (_call_ranges, function, ranges, arguments)) if keep else None
+    return Kernel(name, _with(called, arguments), compiled, send)
+
+
+def block_kernel(function: Callable[[Any], Any], array: Any) -> Kernel:
+    """Make a loop's body of a function of blocks of an array."""
+    name = getattr(function, "__name__", type(function).__name__)
+
+    def send(shared: Any, ranges: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
+        return _call_blocks, function, [block(shared, *one) for one in ranges]
+
+    return Kernel(name, lambda start, stop: function(block(array, start, stop)), send=send, shared=array)
+
+
+def _call_ranges(kernel: Callable[..., Any], ranges: Sequence[tuple[int, int]], args: tuple[Any, ...]) -> list[Any]:
+    return [kernel(start, stop, *args) for start, stop in ranges]
+
+
+def _call_blocks(function: Callable[[Any], Any], blocks: Sequence[Any]) -> list[Any]:
+    return [function(one) for one in blocks]
 
 
 def _with(function: Callable[..., Any], arguments: tuple[Any, ...]) -> RangeFunction:

@@ -18,8 +18,9 @@ from windrow.shape.partition.partitioner import Partitioner
 from windrow.shape.partition.schemes import STATIC_STEAL, is_adaptive, known_as
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from windrow.loops.loop_report import LoopReport
     from windrow.place.queues import Queues
 
 ENGINES = ("auto", "threads", "processes", "inline")
@@ -41,6 +42,8 @@ class LoopOptions:
     pin: bool = False
     hyperthreads: bool = False
     seed: int = 0
+    timing: bool = False
+    report: LoopReport | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -63,12 +66,40 @@ class LoopOptions:
                 )
             return given.first(self.workers or len(given))
         body = sys.modules.get("windrow.tasks.body")
-        if self.workers is None and body is not None and body.is_in_worker():
-            return here.first(1)  # the other cores are for other tasks
-        workers = self.workers or len(here)
+        task_cores = body.cores_of_task() if body is not None else None
+        workers = self.workers or task_cores or len(here)  # the other cores are for other tasks
         if workers <= len(here):
             return here.first(workers)
         return Topology(tuple(here.groups[number % len(here)] for number in range(workers)))
+
+    def make_queues(self, rows: int, topology: Topology, grain: int | None = None) -> Queues:
+        """Fill the queues of a loop by a named partitioner; schemes that measure have rows divided among queues beforehand."""
+        scheme, name, grain = self.partition, known_as(self.partition), self.grain if grain is None else grain
+        if name == STATIC_STEAL:
+            return RangeQueues(rows, topology.groups, grain)
+
+        def cutter(count: int, start: int) -> Partitioner:
+            return Partitioner(scheme, count, len(topology), grain=grain, flavour=self.flavour, start=start)
+
+        divided = self.pre_partition or callable(scheme) or is_adaptive(name)
+        return fill_queues(
+            rows,
+            topology,
+            cutter,
+            layout=self.queues,
+            victims=self.victims,
+            pre_partition=divided,
+            draw=_draw(self.seed),
+        )
+
+
+def read_options(partition: Any, queues: str, victims: str, others: Mapping[str, Any]) -> LoopOptions:
+    """Take in what users said."""
+    known = LoopOptions.__dataclass_fields__
+    for name in others:
+        if name not in known:
+            raise UnknownNameError(f"a loop has no option {name!r}{alternatives('options', name, list(known))}")
+    return LoopOptions(partition=partition, queues=queues, victims=victims, **others)
 
 
 def _is_count(value: Any) -> bool:
@@ -97,35 +128,3 @@ def _draw(seed: int) -> Callable[[int], int]:
         return numbers[0].randrange(below)
 
     return draw
-
-
-def make_queues(
-    rows: int,
-    topology: Topology,
-    *,
-    scheme: Any = "auto",
-    layout: str = "centralized",
-    victims: str = "seq",
-    grain: int = 1,
-    flavour: str = "daphne",
-    pre_partition: bool = False,
-    seed: int = 0,
-) -> Queues:
-    """Fill the queues of a loop by a named partitioner; schemes that measure have rows divided among queues beforehand."""
-    name = known_as(scheme)
-    if name == STATIC_STEAL:
-        return RangeQueues(rows, topology.groups, grain)
-
-    def cutter(count: int, start: int) -> Partitioner:
-        return Partitioner(scheme, count, len(topology), grain=grain, flavour=flavour, start=start)
-
-    measures = callable(scheme) or is_adaptive(name)
-    return fill_queues(
-        rows,
-        topology,
-        cutter,
-        layout=layout,
-        victims=victims,
-        pre_partition=pre_partition or measures,
-        draw=_draw(seed),
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,9 @@ def block(array: Any, start: int, stop: int) -> Any:
     return made
 
 
-def concatenate(name: str, made: Sequence[tuple[int, int, Any]]) -> Any:
-    """Put together what a function gave for blocks that are sorted by their rows."""
-    for start, stop, value in made:
+def concatenate(name: str, made: Mapping[int, Any], last: int) -> Any:
+    """Put together what a function gave for blocks, by their first rows and in their order."""
+    for (start, value), stop in zip(made.items(), [*list(made)[1:], last], strict=True):
         rows = len(value) if isinstance(value, np.ndarray) and value.ndim else _rows_of(value)
         if rows != stop - start:
             what = f"{rows} rows" if rows is not None else f"{type(value).__name__} {value!r:.60}"
@@ -47,7 +47,7 @@ def concatenate(name: str, made: Sequence[tuple[int, int, Any]]) -> Any:
                 f"{name} has to return a row for each row of its block, and gave {what} for {stop - start} rows (from {start} on); "
                 "for one value of each block give reduce=, such as operator.add"
             )
-    values = [value for _, _, value in made]
+    values = list(made.values())
     if _is_sparse(values[0]):
         return sys.modules["scipy.sparse"].vstack(values, format="csr")
     if _is_awkward(values[0]):

@@ -139,8 +139,7 @@ class Team:
                     self._failed = failed
             return None
         end = perf_counter() - self.began
-        stolen = taken.chunks if taken.stolen else 0
-        chunk = LoopChunk(worker, start, stop, begin, end, asked, taken.queue, stolen)
+        chunk = LoopChunk.of(taken, worker, begin, end, asked)
         with self._lock:
             self.trace.chunks.append(chunk)
             self._queues.done(worker, stop - start, end - begin, begin - asked)

@@ -42,8 +42,7 @@ def simulate_loop(
             continue
         begin = now + overhead_s + steal_s * taken.stolen + far_steal_s * taken.far
         end = begin + float(sums[taken.stop] - sums[taken.start]) * slower[worker]
-        stolen = taken.chunks if taken.stolen else 0
-        latest[worker] = chunk = LoopChunk(worker, taken.start, taken.stop, begin, end, now, taken.queue, stolen)
+        latest[worker] = chunk = LoopChunk.of(taken, worker, begin, end, now)
         trace.chunks.append(chunk)
         heapq.heappush(waiting, (end, worker))
     trace.chunks.sort(key=lambda one: one.end)

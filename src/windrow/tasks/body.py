@@ -13,11 +13,13 @@ from numbers import Number
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from windrow.core.records import ONE_CORE
 from windrow.errors import TaskOutputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from windrow.core.records import Needs
 
 #: As ``outputs=``: how many there are is known when the body has ended.
 STREAM = "stream"
@@ -35,10 +37,12 @@ os.register_at_fork(after_in_child=_count_fork)
 _releasing: ContextVar[_Releasing | None] = ContextVar("windrow_releasing", default=None)
 
 
-def is_in_worker() -> bool:
-    """Say whether the body of a task of a session runs here."""
+def cores_of_task() -> int | None:
+    """Say how many cores the task has whose body runs here; None: no task of a session does."""
     releasing = _releasing.get()
-    return releasing is not None and releasing._release is not None
+    if releasing is None or releasing._release is None:
+        return None
+    return max(int(dict(releasing.needs.amounts).get("cores", 1)), 1)
 
 
 def is_generator(function: Callable[..., Any]) -> bool:
@@ -76,10 +80,11 @@ def releasing_through(
 class _Releasing:
     """Outputs of one run of a body."""
 
-    __slots__ = ("_forks", "_release", "made", "name", "outputs", "released")
+    __slots__ = ("_forks", "_release", "made", "name", "needs", "outputs", "released")
 
-    def __init__(self, name: str, outputs: int | str, release: Callable[[int, Any], None] | None) -> None:
+    def __init__(self, name: str, outputs: int | str, release: Callable[[int, Any], None] | None, needs: Needs) -> None:
         self.name = name
+        self.needs = needs
         self.outputs = outputs
         self.made: dict[int, Any] = {}  #: those that were not passed on at once
         self.released: set[int] = set()
@@ -116,9 +121,10 @@ def run_body(
     keywords: Mapping[str, Any],
     outputs: int | str,
     release: Callable[[int, Any], None] | None = None,
+    needs: Needs = ONE_CORE,
 ) -> dict[int, Any]:
     """Run a body; return the outputs that were not passed to ``release``, by number."""
-    releasing = _Releasing(name, outputs, release)
+    releasing = _Releasing(name, outputs, release, needs)
     token = _releasing.set(releasing)
     try:
         result = function(*arguments, **keywords)

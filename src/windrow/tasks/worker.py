@@ -188,7 +188,8 @@ class CallSide:
         if content.outputs == 1 == len(task.makes) and not (content.around or content.ignores):
             # By far the most, and many of them are short.
             only = task.makes[0]
-            made = run_body(content.name, function, arguments, keywords, 1, lambda _, one: job.release(only, one))
+            release = lambda _, one: job.release(only, one)  # noqa: E731
+            made = run_body(content.name, function, arguments, keywords, 1, release, task.needs)
             return make_record(Outcome, ({only: made[0]} if made else {}, None, NO_MEASUREMENT))  # {}: it was released
         return Outcome(self._carefully(job, content, function, arguments, dict(keywords)))
 
@@ -222,7 +223,9 @@ class CallSide:
             with ExitStack() as stack:
                 for one in content.around:
                     stack.enter_context(one.around(going))
-                made = run_body(going.name, going.function, going.arguments, going.keywords, going.outputs, release)
+                made = run_body(
+                    going.name, going.function, going.arguments, going.keywords, going.outputs, release, task.needs
+                )
                 going.made.update((f"{prefix}{number}", value) for number, value in made.items())
                 if going.outputs == STREAM:
                     going.made[f"{prefix}end"] = None

@@ -13,12 +13,12 @@ from windrow.loops.kernel import Kernel, failure_of
 from windrow.loops.loop_report import LoopReport
 from windrow.loops.team import Failed, Team
 from windrow.place.loop_trace import LoopChunk
+from windrow.place.queues import Taken
 from windrow.shape.partition.schemes import AUTO, known_as
 from windrow.units import format_seconds
 
 if TYPE_CHECKING:
     from windrow.loops.options import LoopOptions
-    from windrow.place.queues import Taken
 
 #: Seconds in which the calling thread sees what rows take, before helper threads join in.
 PILOT_S = 1e-4
@@ -67,8 +67,8 @@ class Loop:
         report.engine, report.decisions = "inline", []
         if options.grain > rows > 0:
             report.decisions.append(f"one chunk: grain={options.grain:,} is more than the {rows:,} rows")
-        self._queues = options.make_queues(count, topology, grain)
-        self._team = Team(self._kernel, self._queues, len(topology), topology.cores if options.pin else ())
+        self._topology, self._grain = topology, grain
+        self._team = Team(self._kernel, len(topology), topology.cores if options.pin else ())
         report.trace = self._team.trace
         report.phases = {"startup_seconds": perf_counter() - began, "compilation_seconds": compilation_s}
 
@@ -100,21 +100,24 @@ class Loop:
             self._values[start] = self._call(start, stop)
 
     def _run(self) -> None:
-        engine, report, team = self._options.engine, self.report, self._team
+        options, report, team, seen = self._options, self.report, self._team, 0
+        engine = options.engine
+        if engine == "auto" and report.scheme == AUTO and team.trace.workers > 1:
+            seen, rest_s = team.pilot(self._count, PILOT_S, SMALL_S)
+            if rest_s < SMALL_S:
+                said = f"in the calling thread: what was left, some {format_seconds(rest_s)}, is not worth waking others for"
+                report.decisions.append(said)
+                if seen < self._count:
+                    team.call(0, Taken(seen, self._count, 0), perf_counter() - team.began)
+                team.raise_failed()
+                return
+        team.queues = options.make_queues(self._count - seen, self._topology, self._grain, seen)
         if engine == "processes":
             self._in_processes()
             return
         if engine == "inline" or team.trace.workers == 1:
             if engine != "inline":
                 report.decisions.append("in the calling thread, as there is one worker")
-            team.alone()
-            return
-        small = engine == "auto" and report.scheme == AUTO
-        rest_s = team.pilot(self._count, PILOT_S, SMALL_S) if small else SMALL_S
-        if rest_s < SMALL_S:
-            report.decisions.append(
-                f"in the calling thread: what was left, some {format_seconds(rest_s)}, is not worth waking others for"
-            )
             team.alone()
             return
         report.engine = "threads"
@@ -141,7 +144,8 @@ class Loop:
 
     def _in_processes(self) -> None:
         """Run the rest in worker processes, each chunk cut when a worker has room for it."""
-        send, trace = self._kernel.send, self._team.trace
+        send, trace, queues = self._kernel.send, self._team.trace, self._team.queues
+        assert queues is not None
         if send is None:
             raise UsageError(
                 f'engine="processes": {self._kernel.name} returns nothing, and what it writes in another process is lost there; return '
@@ -158,7 +162,7 @@ class Loop:
 
             def launch(worker: int) -> None:
                 asked = perf_counter() - began
-                taken = self._queues.take(worker, asked)
+                taken = queues.take(worker, asked)
                 if taken is not None:
                     function, *arguments = send(shared, self._ranges(taken.start, taken.stop))
                     running[pool.submit(_timed, function, *arguments)] = worker, taken, asked
@@ -183,7 +187,7 @@ class Loop:
                     # Starting a process is no cost of a chunk.
                     overhead_s = end - seconds - asked if worker in begun else 0.0
                     begun.add(worker)
-                    self._queues.done(worker, taken.stop - taken.start, seconds, overhead_s)
+                    queues.done(worker, taken.stop - taken.start, seconds, overhead_s)
                     launch(worker)
 
     def _tell(self, begun: float) -> None:
@@ -191,7 +195,7 @@ class Loop:
         chunks = report.trace.chunks
         if borders is not None:
             chunks[:] = [one._replace(start=borders[one.start], stop=borders[one.stop]) for one in chunks]
-        report.decisions += self._queues.said
+        report.decisions += self._team.queues.said if self._team.queues is not None else ()
         phases = report.phases
         phases["startup_seconds"] += min((one.begin for one in chunks), default=0.0)
         phases["execution_seconds"] = perf_counter() - begun

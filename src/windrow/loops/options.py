@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from windrow.engines.cores import read_cores
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import UnknownNameError, UsageError, alternatives
-from windrow.place.queues import RangeQueues, fill_queues
+from windrow.place.queues import LAYOUTS, VICTIMS, RangeQueues, fill_queues, known
 from windrow.place.topology import Topology, parse_topology
 from windrow.shape.partition.partitioner import Partitioner
-from windrow.shape.partition.schemes import STATIC_STEAL, is_adaptive, known_as
+from windrow.shape.partition.schemes import FLAVOURS, STATIC_STEAL, is_adaptive, known_as
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,6 +50,12 @@ class LoopOptions:
             raise UnknownNameError(
                 f"there is no engine {self.engine!r} for loops{alternatives('engines', self.engine, ENGINES)}"
             )
+        known("layout of queues", self.queues, LAYOUTS)
+        known("way to choose victims", self.victims, VICTIMS)
+        if self.flavour not in FLAVOURS:
+            raise UnknownNameError(
+                f"there is no flavour {self.flavour!r}{alternatives('flavours', self.flavour, FLAVOURS)}"
+            )
         for name, value in (("workers", self.workers), ("grain", self.grain)):
             if value is not None and not _is_count(value):
                 raise UsageError(f"{name}= is a whole number, 1 or more; got {value!r}")
@@ -72,14 +78,14 @@ class LoopOptions:
             return here.first(workers)
         return Topology(tuple(here.groups[number % len(here)] for number in range(workers)))
 
-    def make_queues(self, rows: int, topology: Topology, grain: int | None = None) -> Queues:
+    def make_queues(self, rows: int, topology: Topology, grain: int | None = None, first: int = 0) -> Queues:
         """Fill the queues of a loop by a named partitioner; schemes that measure have rows divided among queues beforehand."""
         scheme, name, grain = self.partition, known_as(self.partition), self.grain if grain is None else grain
         if name == STATIC_STEAL:
             return RangeQueues(rows, topology.groups, grain)
 
         def cutter(count: int, start: int) -> Partitioner:
-            return Partitioner(scheme, count, len(topology), grain=grain, flavour=self.flavour, start=start)
+            return Partitioner(scheme, count, len(topology), grain=grain, flavour=self.flavour, start=first + start)
 
         divided = self.pre_partition or callable(scheme) or is_adaptive(name)
         return fill_queues(
@@ -95,10 +101,10 @@ class LoopOptions:
 
 def read_options(partition: Any, queues: str, victims: str, others: Mapping[str, Any]) -> LoopOptions:
     """Take in what users said."""
-    known = LoopOptions.__dataclass_fields__
+    fields = LoopOptions.__dataclass_fields__
     for name in others:
-        if name not in known:
-            raise UnknownNameError(f"a loop has no option {name!r}{alternatives('options', name, list(known))}")
+        if name not in fields:
+            raise UnknownNameError(f"a loop has no option {name!r}{alternatives('options', name, list(fields))}")
     return LoopOptions(partition=partition, queues=queues, victims=victims, **others)
 
 

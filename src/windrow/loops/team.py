@@ -27,8 +27,9 @@ JUDGED, COMPUTING = 2, 0.75
 #: Seconds that these chunks must have taken together: shorter ones say nothing.
 JUDGED_S = 0.002
 
-#: Share of the rows by which a loop may be found to be short.
-SEEN = 0.05
+#: Share of the rows by which a loop may be found to be short; the first chunk that tries it is this part of them, and each
+#: further one so many times larger: the first rows may be the heaviest.
+SEEN, FIRST, LARGER = 0.05, 2048, 4
 
 _helpers: ThreadPoolExecutor | None = None
 _size = 0
@@ -45,12 +46,12 @@ class Failed(Exception):
 class Team:
     """The threads of one loop."""
 
-    def __init__(self, kernel: Kernel, queues: Queues, workers: int, cores: tuple[int, ...] = ()) -> None:
+    def __init__(self, kernel: Kernel, workers: int, cores: tuple[int, ...] = ()) -> None:
         self.trace = LoopTrace(workers)
         self.began = perf_counter()
         self.held = False  #: threads waited for the interpreter's lock: the rest was not run
+        self.queues: Queues | None = None  #: of the rows that no pilot has run
         self._kernel = kernel
-        self._queues = queues
         self._workers = workers
         self._cores = cores  #: to pin workers to
         self._lock = threading.Lock()
@@ -59,19 +60,20 @@ class Team:
         self._judged = 0 if kernel.releases or workers == 1 else JUDGED
         self._seen = [0.0, 0.0, 0]  #: seconds and processor time of chunks that were judged, and their number
 
-    def pilot(self, rows: int, until_s: float, small_s: float) -> float:
-        """Run chunks of a loop in the calling thread; give the seconds that the rest would take if rows went on as in the last one.
+    def pilot(self, rows: int, until_s: float, small_s: float) -> tuple[int, float]:
+        """Run first rows in the calling thread; give their number, and the seconds that the rest takes if rows go on as the last ones.
 
         It ends after ``until_s``, or when some of the rows were seen and the rest takes less than ``small_s``.
         """
-        seen, rest_s = 0, small_s
-        while perf_counter() - self.began < until_s and (rest_s >= small_s or seen < SEEN * rows):
-            last = self._one(0)
+        seen, size, rest_s = 0, max(rows // FIRST, 1), small_s
+        while seen < rows and perf_counter() - self.began < until_s and (rest_s >= small_s or seen < SEEN * rows):
+            last = self.call(0, Taken(seen, min(seen + size, rows), 0), perf_counter() - self.began)
             if last is None:
-                return 0.0
-            seen += last.stop - last.start
+                break
+            seen, size = last.stop, size * LARGER
             rest_s = (rows - seen) * (last.end - last.begin) / (last.stop - last.start)
-        return rest_s
+        self.raise_failed()
+        return seen, rest_s
 
     def run(self) -> None:
         """Run all that is left, on all threads; raises ``Failed``."""
@@ -89,16 +91,19 @@ class Team:
             raise
         if not self.held:
             self.alone()  # what was left to a helper that did not begin in time
-        if self._failed is not None:
-            raise self._failed
+        self.raise_failed()
         self.trace.chunks.sort(key=lambda one: one.end)
 
     def alone(self) -> None:
         """Run the rest in the calling thread, in as few chunks as it can."""
         self._judged = 0
-        for start, stop in self._queues.rest() if self._failed is None else ():
-            if self._call(0, Taken(start, stop, 0), perf_counter() - self.began) is None:
+        assert self.queues is not None
+        for start, stop in self.queues.rest() if self._failed is None else ():
+            if self.call(0, Taken(start, stop, 0), perf_counter() - self.began) is None:
                 break
+        self.raise_failed()
+
+    def raise_failed(self) -> None:
         if self._failed is not None:
             raise self._failed
 
@@ -120,11 +125,13 @@ class Team:
     def _one(self, worker: int) -> LoopChunk | None:
         """Take and run one chunk."""
         asked = perf_counter() - self.began
+        assert self.queues is not None
         with self._lock:
-            taken = None if self._over else self._queues.take(worker, asked)
-        return None if taken is None else self._call(worker, taken, asked)
+            taken = None if self._over else self.queues.take(worker, asked)
+        return None if taken is None else self.call(worker, taken, asked)
 
-    def _call(self, worker: int, taken: Taken, asked: float) -> LoopChunk | None:
+    def call(self, worker: int, taken: Taken, asked: float) -> LoopChunk | None:
+        """Run the kernel for some rows; None: it raised."""
         start, stop = taken.start, taken.stop
         used = thread_time() if self._judged else 0.0
         begin = perf_counter() - self.began
@@ -142,7 +149,8 @@ class Team:
         chunk = LoopChunk.of(taken, worker, begin, end, asked)
         with self._lock:
             self.trace.chunks.append(chunk)
-            self._queues.done(worker, stop - start, end - begin, begin - asked)
+            if self.queues is not None:
+                self.queues.done(worker, stop - start, end - begin, begin - asked)
             if self._judged:
                 self._seen[0] += end - begin
                 self._seen[1] += thread_time() - used

@@ -75,7 +75,7 @@ def fill_queues(
 
     ``draw`` gives a random number below another.
     """
-    layout, victims = _known("layout of queues", layout, LAYOUTS), _known("way to choose victims", victims, VICTIMS)
+    layout, victims = known("layout of queues", layout, LAYOUTS), known("way to choose victims", victims, VICTIMS)
     workers = len(topology)
     count = {"centralized": 1, "pergroup": max(topology.groups) + 1, "percpu": workers}[layout]
     queues: list[Cutter]
@@ -102,9 +102,10 @@ def pre_partitioned(rows: int, count: int) -> list[tuple[int, int]]:
     return list(pairwise([0, *(share * number + more for number in range(1, count + 1))]))
 
 
-def _known(what: str, name: str, known: tuple[str, ...]) -> str:
-    if str(name).lower() not in known:
-        raise UnknownNameError(f"there is no {what} {name!r}{alternatives('known', name, known)}")
+def known(what: str, name: str, names: tuple[str, ...]) -> str:
+    """Give a name as it is known, or refuse it."""
+    if str(name).lower() not in names:
+        raise UnknownNameError(f"there is no {what} {name!r}{alternatives('known', name, names)}")
     return str(name).lower()
 
 

@@ -18,7 +18,7 @@ from windrow.core.scheduler import Scheduler
 from windrow.engines.simulated.engine import SimulatedEngine
 from windrow.engines.simulated.model import Costs, Demand, DriverCosts, Model
 from windrow.run.loop import run
-from windrow.tasks.driver import PooledEngine
+from windrow.tasks.driver import SessionEngine
 
 #: Sums of times are compared.
 ABOUT = 1e-9
@@ -99,7 +99,7 @@ def worlds(draw: st.DrawFn, *, bounded: bool = True) -> World:
 def simulated(world: World) -> Seen:
     model = Model(inputs=(), costs={"t": world.costs}, driver=world.driver)
     simulator = SimulatedEngine(model, world.workers)
-    engine: Any = PooledEngine(simulator, Needs.of(world.offers))
+    engine: Any = SessionEngine(simulator, Needs.of(world.offers))
     scheduler = Scheduler()
     assert scheduler.on([Submitted((), tuple(world.tasks))], 0.0) == []
     seen = Seen()

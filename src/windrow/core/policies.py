@@ -43,14 +43,16 @@ class TooMuch(NamedTuple):
     moved: bool  #: it ran in another order than the written one
     divisible: bool  #: it has several units of rows
     limit: tuple[str, float] | None  #: the resource, and how much was allowed; None: it raised MemoryError
+    by_rows: bool = False  #: it can be cut down to single rows, if ``rows_at_once`` says so
 
 
 class Answer(NamedTuple):
     """What is done about a task that used too much."""
 
-    #: again in the written order, on a fresh worker or with more; in parts; not at all
-    act: Literal["written", "fresh", "larger", "split", "fail"]
+    #: again in the written order, with fewer rows in each call, on a fresh worker or with more; cut smaller; not at all
+    act: Literal["written", "blocks", "fresh", "larger", "split", "fail"]
     needs: Needs | None = None  #: of the next attempt, where that has more
+    why: str = ""  #: what is told of a task that fails
 
 
 class LaunchPolicy:
@@ -72,6 +74,10 @@ class LaunchPolicy:
         if needs is not self._latest[0]:  # most have the needs of the one before
             self._latest = needs, Needs(tuple([part for part in needs.amounts if part[0] == "memory"]))
         return self._latest
+
+    def rows_at_once(self, category: str, *, moved: bool) -> tuple[int, int]:  # noqa: ARG002 - for policies that learn
+        """Give the rows of a task at most, and those of a call of a step in it, in the written order or another; 0: any number."""
+        return 0, 0
 
     def seen(self, task: Task, measured: Measurement) -> bool:
         """Learn from an accepted attempt, not from rows or merges; True: its category is granted something else from now on."""

@@ -168,6 +168,7 @@ class RunRows(NamedTuple):
     spare: int = 0  #: workers that have nothing to do: as many steps may run beside the one whose turn it is
     #: Steps that other tasks have shown to be row-pure; None: the first task of all checks them at this time.
     checked: frozenset[str] | None = frozenset()
+    block: int = 0  #: rows of a call of a step at most; 0: what the plan says
 
 
 class EvaluateUnit(NamedTuple):

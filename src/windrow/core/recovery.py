@@ -6,6 +6,7 @@ The rules are in ``retry``; here they are carried out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from heapq import heappush
 from typing import TYPE_CHECKING
 
@@ -184,17 +185,25 @@ class Recovery:
         task, tries = node.task, node.tries
         allowed = None if limit is None else (limit.resource, limit.limit)
         moved = attempt.plan.moved and self._feeder is not None
-        act, needs = self._scheduler.policy.exhausted(TooMuch(task, tries, moved, self._is_divisible(node), allowed))
+        by_rows = node.fed and self._feeder is not None and self._feeder.can_cut_rows(task)
+        found = TooMuch(task, tries, moved, self._is_divisible(node), allowed, by_rows)
+        act, needs, why = self._scheduler.policy.exhausted(found)
         if act == "written" and self._feeder is not None:
             self._feeder.blame_order(task.category)
             node.tries = tries._replace(exhaustions=tries.exhaustions - 1)  # the order's fault
+        elif act == "blocks" and self._feeder is not None:
+            node.task = self._feeder.with_smaller_blocks(task, moved=attempt.plan.moved)
+        elif act == "split" and self._feeder is not None:
+            self.forget_fed(node)
+            self._feeder.cut_smaller(task)
+            return
         elif act == "fresh":
             node.fresh = True
         elif act == "larger" and needs is not None and self._scheduler.dispatch.is_possible(needs):
             node.task = task._replace(needs=needs)
         else:
             attempt.worker.proven = True
-            self.give_up(node, failure)
+            self.give_up(node, replace(failure, message=f"{failure.message}; {why}") if why else failure)
             return
         self._graph.back(node)
 

@@ -176,8 +176,11 @@ class RowFeeder:
         if row_s is None:
             row_s = self.options.row_s.get(category)
         bound = self.options.chunk
+        most, block = desk.policy.rows_at_once(category, moved=account.plan.moved)
+        if most:  # that many fit the memory
+            bound = min(bound or most, most)
         parts = self.options.parts and (
-            bound is not None or one.cutter.is_split() or self._pays(category, row_s or 0.0, unit)
+            (bound is not None and bound < unit) or one.cutter.is_split() or self._pays(category, row_s or 0.0, unit)
         )
         request.parts, request.steps = parts, account.evidence.steps if parts else ()
         request.category, request.workers, request.unit = category, len(desk.workers.alive), unit
@@ -207,7 +210,7 @@ class RowFeeder:
             self._piloted.add(category)
         checked = None if self._checking in self.given else self._unsaid(life)
         self._checking = self._checking or number
-        payload = make_record(RunRows, ((rows,), one.identity, part, short_s, self._spare(), checked))
+        payload = make_record(RunRows, ((rows,), one.identity, part, short_s, self._spare(), checked, block))
         makes = (f"rows {number}",)
         return make_record(Task, (number, category, size, payload, (), (), makes, False, *self._row_task))
 
@@ -331,6 +334,23 @@ class RowFeeder:
                 self._barrier = self._barrier or account
             elif due or evidence.guards:
                 self._ask_for_plan(account, due=due)
+
+    def can_cut_rows(self, task: Task) -> bool:
+        """Say whether the rows of a task can be cut down to single ones."""
+        return type(task.payload) is RunRows and self.options.parts and task.size > 1
+
+    def cut_smaller(self, task: Task) -> None:
+        """Take back rows that were too many at once."""
+        bundle = self.given.pop(task.id)
+        assert bundle is not None
+        bundle.running -= 1
+        self.inputs.give_back(task.payload.rows, single=True)
+        self.partials.review(bundle)
+
+    def with_smaller_blocks(self, task: Task, *, moved: bool) -> Task:
+        """Give a task whose steps are called for fewer rows at once."""
+        _, block = self._desk.policy.rows_at_once(task.category, moved=moved)
+        return task._replace(payload=task.payload._replace(block=block))
 
     def failed(self, task: Task, failure: Failure) -> bool:
         """A task was given up: divide it, leave it out, or say that the run must stop."""

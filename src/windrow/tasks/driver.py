@@ -10,21 +10,12 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.core.commands import OutputFailed, OutputMade, Publish, TaskEnded
-from windrow.core.events import (
-    CancelRequested,
-    Event,
-    PoolChanged,
-    Published,
-    Released,
-    Started,
-    Submitted,
-    Wanted,
-    WorkerJoined,
-)
+from windrow.core.events import CancelRequested, Event, Published, Released, Started, Submitted, Wanted
 from windrow.core.policies import Options
 from windrow.core.records import NO_NEEDS, Failure, Handle, Needs, Task, make_record
 from windrow.core.scheduler import Scheduler
 from windrow.engines.machine_limits import granted_cores, granted_memory
+from windrow.engines.pooled import PooledEngine
 from windrow.errors import EngineError, TaskError, UsageError
 from windrow.run.garbage import CallsSeen, collecting_less
 from windrow.run.loop import run
@@ -37,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from windrow.core.commands import Command
-    from windrow.core.records import Made
+    from windrow.core.records import Made, Worker
     from windrow.engines.base import Engine
     from windrow.tasks.call import Call
     from windrow.tasks.pack import Packer
@@ -76,7 +67,7 @@ class Driver:
         self.offers = Needs.of({"cores": self._workers, "memory": memory, **resources})  #: what tasks can need
         own = self._make(engine)
         self._take = own.take
-        self._engine: Any = PooledEngine(own, self.offers, both=engine == "auto")
+        self._engine: Any = SessionEngine(own, self.offers, both=engine == "auto")
         self._isolated = engine in ISOLATED
         self._can_kill = engine == "processes"  #: what runs although it is cancelled
         self._packer: Packer | None = None
@@ -459,28 +450,17 @@ class CallInbox:
         self._ended()
 
 
-class PooledEngine:
-    """An engine whose workers draw on what the session has; passes everything else on."""
+class SessionEngine(PooledEngine):
+    """An engine whose workers draw on what a session has; with ``both`` there are threads and processes."""
 
     def __init__(self, engine: Engine, offers: Needs, *, both: bool = False) -> None:
-        self._engine: Any = engine
-        self._offers: Needs | None = offers
+        places = {one: Needs.of({one: PLENTY}) for one in (THREAD, PROCESS) if both}
+        super().__init__(engine, {**places, POOL: offers})  # the last one is what reports tell of
         self._both = both  #: it has threads and processes, and tasks need one or the other
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def wait(self, timeout: float | None) -> list[Event]:
-        events: list[Event] = self._engine.wait(timeout)
-        for number, event in enumerate(events):
-            if type(event) is WorkerJoined:
-                place = (THREAD if event.worker.shares else PROCESS,) if self._both else ()
-                events[number] = WorkerJoined(event.worker._replace(offers=NO_NEEDS, pools=(POOL, *place)))
-        if self._offers is not None:
-            places = [PoolChanged(one, Needs.of({one: PLENTY})) for one in (THREAD, PROCESS) if self._both]
-            events[:0] = [*places, PoolChanged(POOL, self._offers)]  # the last one is what reports tell of
-            self._offers = None
-        return events
+    def pools_of(self, worker: Worker) -> Worker:
+        place = (THREAD if worker.shares else PROCESS,) if self._both else ()
+        return worker._replace(offers=NO_NEEDS, pools=(POOL, *place))
 
     def take(self, handle: Handle, *, mine: bool = False) -> Any:
         """Hand over a value. What a user's object raises while it is made again is the value's fault, not the run's."""

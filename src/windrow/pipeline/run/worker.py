@@ -91,7 +91,7 @@ class RowsSide:
     ) -> Outcome:
         source, reader, program, chunk = self._opened(payload)
         before, pilot, watch = reader.bytes_read, known, Stopwatch()
-        attempts = self._attempts(source, program, reader, chunk, plan)
+        attempts = self._attempts(source, program, reader, chunk, plan, payload.block)
         attempts.run.spare = payload.spare
         program.unchecked.difference_update(payload.checked or ())
         unchecked = frozenset(program.unchecked)
@@ -206,10 +206,13 @@ class RowsSide:
         chunk = chunk_of(source, rows, borders, reader.info.clusters, part=payload.part)
         return source, reader, program, chunk
 
-    def _attempts(self, source: Input, program: Program, reader: Reader, chunk: Chunk, plan: Plan) -> Attempts:
+    def _attempts(
+        self, source: Input, program: Program, reader: Reader, chunk: Chunk, plan: Plan, block: int
+    ) -> Attempts:
         workload = self.workload
+        block_rows = min(block or workload.block_rows or 0, workload.block_rows or block) or None
         run = (PartRun if chunk.part else ChunkRun)(
-            program, reader, chunk, plan.order, dict(plan.blocks), workload.block_rows,
+            program, reader, chunk, plan.order, dict(plan.blocks), block_rows,
             stopping=workload.stop.is_set, rows=_rows_to_run(source, chunk),
         )  # fmt: skip
         steps = workload.definition.steps.values()

@@ -68,8 +68,16 @@ class Queued:
 class Guided(Queued):
     """The shape decision of ``chunk="auto"``."""
 
-    def __init__(self, remembered: Mapping[str, StepCost] | None = None) -> None:
+    def __init__(
+        self,
+        remembered: Mapping[str, StepCost] | None = None,
+        *,
+        most_s: float | None = None,
+        first_rows: int | None = None,
+    ) -> None:
         self._remembered = remembered or {}  #: by category: what tasks cost in an earlier run
+        self._most_s = MOST_S if most_s is None else most_s
+        self._first_rows = first_rows  #: of tasks before anything is known of their cost, where the user guesses
 
     def rows(self, request: ShapeRequest) -> int:
         workers = max(request.workers, 1)
@@ -82,10 +90,12 @@ class Guided(Queued):
         level = (left + request.running) / workers
         if costs.rows_in and request.parts:
             least = rows_within(request, costs, QUEUE_S, CALLS)
-            want = max(min(want, level / 2, rows_within(request, costs, MOST_S)), least)
+            want = max(min(want, level / 2, rows_within(request, costs, self._most_s)), least)
         elif costs.rows_in:
-            want = min(want, rows_within(request, costs, MOST_S))
+            want = min(want, rows_within(request, costs, self._most_s))
         else:
+            if self._first_rows is not None:
+                return self._first_rows
             part = FIRST_SHARE if request.running else FIRST_SHARE / 2
             want = min(want, FIRST_ROWS, max(part * left, request.unit, FIRST_LEAST))
         if level < CRUMBS * want:

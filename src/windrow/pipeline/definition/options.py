@@ -12,6 +12,9 @@ from windrow.errors import NotYetError, UsageError, nearest
 from windrow.pipeline.ordering.policies import POLICIES
 from windrow.units import parse_bytes, parse_seconds
 
+LADDERS = ("windrow", "workqueue")
+STRATEGIES = ()
+
 ENGINES = ("auto", "inline", "threads", "processes")
 LATER_ENGINES = ("dask",)
 
@@ -37,12 +40,20 @@ class Options:
     split: tuple[int, int] | None = None  #: threads that set up and that process; None: measured
     memory: Any = None  #: then bytes for all workers together, or None
     timeout: Any = None  #: then seconds a chunk may take, or None
+    task_memory: Any = None  #: then bytes a chunk may use at most, or None: what its worker's share is
+    target_memory: Any = None  #: then bytes a chunk is to use, or None: what it may use
+    target_time: Any = None  #: then seconds a chunk is to take at most, or None: what the shape decision thinks best
+    allocation: str = "learned"  #: how much memory chunks are granted
+    ladder: str = "windrow"  #: what is done about a chunk that used too much
+    first_rows: int | None = None  #: of the first chunks at most
     resume: bool = False
 
     def __post_init__(self) -> None:
         if self.resume and self.rundir is None:
             raise UsageError("resume=True continues what is in a run directory: say which one with rundir=")
-        _check_engine(self.engine, memory=self.memory, timeout=self.timeout)
+        _check_engine(
+            self.engine, memory=self.memory, timeout=self.timeout, task_memory=self.task_memory, target_memory=self.target_memory
+        )
         _one_of("on_error", self.on_error, ("stop", "skip"))
         self.order = _order(self.order)
         if self.on_error == "skip" and _is_own(self.order):
@@ -66,10 +77,14 @@ class Options:
             self.max_rows = _count("max_rows", self.max_rows, least=0)
         if self.block_rows is not None:
             self.block_rows = _count("_block_rows", self.block_rows)
-        if self.memory is not None:
-            self.memory = _positive("memory", parse_bytes(self.memory))
-        if self.timeout is not None:
-            self.timeout = _positive("timeout", parse_seconds(self.timeout))
+        for name in ("memory", "task_memory", "target_memory"):
+            if getattr(self, name) is not None:
+                setattr(self, name, _positive(name, parse_bytes(getattr(self, name))))
+        for name in ("timeout", "target_time"):
+            if getattr(self, name) is not None:
+                setattr(self, name, _positive(name, parse_seconds(getattr(self, name))))
+        _one_of("ladder", self.ladder, LADDERS)
+        _one_of("allocation", self.allocation, ("learned", *STRATEGIES))
 
 
 def _check_engine(engine: Any, **limits: Any) -> None:

@@ -141,7 +141,11 @@ class _Run:
             if chunk
             else ByScheme(options.partition, self.choice.workers)
             if options.partition is not None
-            else CappedUntilReordered(Guided(self.pipeline.costs), self.order.most_s, self.pipeline.costs)
+            else CappedUntilReordered(
+                Guided(self.pipeline.costs, most_s=options.target_time, first_rows=options.first_rows),
+                self.order.most_s,
+                self.pipeline.costs,
+            )
         )
         # What somebody asks for while the run goes on has to be here by then.
         journaled = supply.writer is not None or supply.open_ended or self.inbox is not None

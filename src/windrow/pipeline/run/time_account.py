@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.events import Finished, WorkerJoined
+from windrow.core.events import Exhausted, Failed, Finished, Started, WorkerJoined, WorkerLost
 from windrow.core.records import Opened, RowsReport
 
 if TYPE_CHECKING:
@@ -19,13 +19,23 @@ class TimeAccount:
     def __init__(self) -> None:
         self._began = perf_counter()
         self._starting: list[float] = []  #: of each worker, until it was there
-        self._opening = self._rows = self._lock = self._merging = 0.0
+        self._opening = self._rows = self._lock = self._merging = self._lost = 0.0
+        self._begun: dict[int, float] = {}  #: attempts that run
+        self._ended: dict[int, float] = {}  #: workers that were lost, until they are there again
 
     def __call__(self, events: Any, commands: Any, now: float) -> None:  # noqa: ARG002 - an observer's
         for event in events:
+            if type(event) is Started:
+                self._begun[event.attempt] = now
+            elif type(event) is WorkerLost:
+                self._ended[event.life.worker] = now
+            elif isinstance(event, (Exhausted, Failed)):
+                self._lost += now - self._begun.pop(event.attempt, now)
             if type(event) is WorkerJoined:
                 self._starting.append(perf_counter() - self._began)
+                self._lost += now - self._ended.pop(event.worker.life.worker, now)
             elif type(event) is Finished:
+                self._begun.pop(event.attempt, None)
                 used = event.measurement
                 if isinstance(event.report, RowsReport):
                     self._rows += used.wall
@@ -54,6 +64,7 @@ class TimeAccount:
             "waiting for the interpreter's lock": lock,
             "trials, checks and counts": max(self._rows - reading - steps - outputs - lock, 0.0),
             "adding up partial results": self._merging,
+            "attempts that came to nothing": self._lost,
             "putting the result together": max(result.seconds - before_s - outcome.wall_s, 0.0) * workers,
         }
         left = result.seconds * workers - sum(named.values())

@@ -1,0 +1,95 @@
+"""Rows that used too much memory: run in smaller blocks, cut smaller, down to one row; nothing is lost and nothing goes on for ever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.test_core_rows import A, feeder_of, known
+from core_world import World, missing_rows
+from windrow.core.policies import Answer, LaunchPolicy, Options, Policies, TooMuch
+from windrow.core.records import EvaluateUnit, RunRows
+from windrow.core.rows import RowFeeder, RowOptions
+from windrow.core.scheduler import Scheduler
+from windrow.shape.fixed import Fixed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Shrinking(LaunchPolicy):
+    """Halves what was too much; first the blocks, if it may."""
+
+    def __init__(self, *, blocks: bool) -> None:
+        super().__init__()
+        self.most = self.block = 0
+        self._blocks = blocks
+
+    def rows_at_once(self, category: str, *, moved: bool) -> tuple[int, int]:
+        return self.most, self.block
+
+    def exhausted(self, found: TooMuch) -> Answer:
+        if self._blocks and not found.task.payload.block:
+            self.block = max(found.task.size // 2, 1)
+            return Answer("blocks")
+        if not found.by_rows:
+            return Answer("fail", why="one row is too much")
+        self.most = max(found.task.size // 2, 1)
+        return Answer("split")
+
+
+def begin(rows: tuple[int, ...], policy: LaunchPolicy, chunk: int = 1000) -> World:
+    feeder = RowFeeder(known(*rows), Policies(Fixed(chunk)), RowOptions(parts=True))
+    made = World(Scheduler(feeder, policy, Options()), 1)
+    made.begin()
+    return made
+
+
+def go_on(made: World, capacity: int, *, blocks_help: bool = False) -> Iterator[RunRows]:
+    """Run all, where rows at once beyond the capacity are too much; give the rows that were run."""
+    for _ in range(10_000):
+        if made.end is not None:
+            return
+        if not made.queues[A]:
+            made.tell(*made.step())
+            continue
+        task = made.queues[A][0].task
+        at_once = min(task.size, task.payload.block or task.size) if isinstance(task.payload, RunRows) else 0
+        if not blocks_help:
+            at_once = task.size
+        much = isinstance(task.payload, RunRows) and at_once > capacity
+        made.tell(*made.start(A), *(made.exhaust(A) if much else made.finish(A)))
+        if isinstance(task.payload, RunRows) and not much:
+            yield task.payload
+    raise AssertionError("the run does not end")
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=4), st.integers(1, 40), st.booleans())
+def test_every_row_is_run_once_in_tasks_that_fit(rows: list[int], capacity: int, blocks: bool) -> None:
+    made = begin(tuple(rows), Shrinking(blocks=blocks))
+    done = list(go_on(made, capacity))
+    assert all(sum(part.stop - part.start for part in one.rows) <= capacity for one in done)
+    assert sum(part.stop - part.start for one in done for part in one.rows) == sum(rows)
+    assert missing_rows(feeder_of(made).ledger) == []
+    assert made.end is not None
+    assert made.end.status == "complete"
+
+
+def test_smaller_blocks_leave_the_rows_as_they_are() -> None:
+    made = begin((30,), Shrinking(blocks=True))
+    (done,) = go_on(made, 15, blocks_help=True)
+    assert (done.rows[0].start, done.rows[0].stop, done.block) == (0, 30, 15)
+    assert not any(isinstance(one.task.payload, EvaluateUnit) for one in made.launched)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_a_row_that_is_too_much_by_itself_ends_the_run_with_the_reason(blocks: bool) -> None:
+    made = begin((20,), Shrinking(blocks=blocks))
+    list(go_on(made, 0))
+    assert made.end is not None
+    assert made.end.status == "failed"
+    assert made.end.failure is not None
+    assert "one row is too much" in made.end.failure.message

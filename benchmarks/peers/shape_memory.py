@@ -10,6 +10,7 @@ import psutil
 from protocol import serve
 
 import windrow as wr
+import windrow.errors
 
 #: Doubles of a row: 20 KB.
 DOUBLES = 2_500
@@ -70,7 +71,7 @@ def do(what: str, rows: int = 0, seed: int = 0, memory: float = 0.0, options: di
         result = analysis().run(
             {"x": x}, engine="processes", workers=2, memory=int(2 * memory), progress=False, **(options or {})
         )
-    except wr.WindrowError as error:
+    except wr.errors.WindrowError as error:
         return {"error": str(error)}
     return {
         "seconds": result.seconds,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.core.inputs import Cutter, Inputs
+from windrow.core.inputs import UNIT, Cutter, Inputs
 from windrow.core.ledger import Ledger
 from windrow.core.records import InputSpec, Rows
 from windrow.core.transitions import InputState
@@ -55,7 +55,7 @@ def test_rows_given_back_come_first_and_single_ones_unit_by_unit() -> None:
     cutter = Cutter(0, (0, 10, 20, 30, 40))
     cutter.add(0, 40)
     assert cutter.cut(20) == Rows(0, 0, 20)
-    cutter.add(0, 20, single=True)
+    cutter.add(0, 20, most=UNIT)
     assert cutter.waiting() == [Rows(0, 0, 20), Rows(0, 20, 40)]
     assert [cutter.cut(1000) for _ in range(3)] == [Rows(0, 0, 10), Rows(0, 10, 20), Rows(0, 20, 40)]
     assert cutter.rows == 0

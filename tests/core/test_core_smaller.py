@@ -28,17 +28,17 @@ class Shrinking(LaunchPolicy):
         self.most = self.block = 0
         self._blocks = blocks
 
-    def rows_at_once(self, category: str, *, moved: bool) -> tuple[int, int]:
+    def rows_at_once(self, category: str) -> tuple[int, int]:
         return self.most, self.block
 
     def exhausted(self, found: TooMuch) -> Answer:
         if self._blocks and not found.task.payload.block:
             self.block = max(found.task.size // 2, 1)
-            return Answer("blocks")
+            return Answer("blocks", rows=self.block)
         if not found.by_rows:
             return Answer("fail", why="one row is too much")
         self.most = max(found.task.size // 2, 1)
-        return Answer("split")
+        return Answer("split", rows=self.most)
 
 
 def begin(rows: tuple[int, ...], policy: LaunchPolicy, chunk: int = 1000) -> World:

@@ -22,7 +22,16 @@ from windrow.shape.costs import (
     rows_within,
 )
 from windrow.shape.fixed import Fixed
-from windrow.shape.guided import FIRST_ROWS, LEAST_ROWS, MOST_ROWS, MOST_S, QUEUE_S, CappedUntilReordered, Guided
+from windrow.shape.guided import (
+    CRUMB_S,
+    FIRST_ROWS,
+    LEAST_ROWS,
+    MOST_ROWS,
+    MOST_S,
+    QUEUE_S,
+    CappedUntilReordered,
+    Guided,
+)
 
 
 def sums(calls: list[tuple[int, float]]) -> StepCost:
@@ -227,7 +236,7 @@ def test_parts_cover_a_unit_in_few_tasks_of_which_none_is_above_an_even_share(
     most = left * per_row / MOST_S + 40 * workers
     while left:
         rows = Guided().rows(request(parts=True, workers=workers, known=left, costs=costs, steps=steps))
-        assert 1 <= rows <= max(left / workers, 1)
+        assert 1 <= rows <= max(left / workers, CRUMB_S * costs.rows_in / costs.wall, 1)
         left, tasks = left - rows, tasks + 1
     assert tasks <= most
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from windrow.core.records import Failure, InputSpec
 
 
+#: In place of the most rows of a task: those of a unit.
+UNIT = -1
+
+
 class Cutter:
     """Ranges of rows waiting to be cut, lowest first; rows given back come first again."""
 
@@ -30,15 +34,15 @@ class Cutter:
     def __init__(self, input_id: int, borders: tuple[int, ...]) -> None:
         self._input = input_id
         self._borders = borders
-        #: (-start, stop, single): sorted, so that the lowest range is the last and cheap to pop
-        self._pieces: list[tuple[int, int, bool]] = []
+        #: (-start, stop, most rows of a task or 0): sorted, so that the lowest range is the last and cheap to pop
+        self._pieces: list[tuple[int, int, int]] = []
         self.rows = 0  #: rows waiting
         self.split: set[int] = set()  #: first rows of units that are cut into parts
 
-    def add(self, start: int, stop: int, *, single: bool = False) -> None:
-        """Put rows in; ``single`` ones are cut unit by unit."""
+    def add(self, start: int, stop: int, *, most: int = 0) -> None:
+        """Put rows in, of which a task has ``most`` at most: a number, a ``UNIT``, or 0 for any number."""
         if start < stop:
-            insort(self._pieces, (-start, stop, single))
+            insort(self._pieces, (-start, stop, most))
             self.rows += stop - start
 
     def next_unit(self) -> int:
@@ -47,13 +51,17 @@ class Cutter:
         end = self._borders[bisect_right(self._borders, -key)]
         return (end if end < stop else stop) + key
 
+    def most(self) -> int:
+        """Say how many rows the next task may have; 0: a unit, or any number."""
+        return max(self._pieces[-1][2], 0)
+
     def is_split(self) -> bool:
         """Say whether the unit that is cut next is cut into parts."""
         return self.is_part(-self._pieces[-1][0])
 
     def cut(self, want: int, *, parts: bool = False) -> Rows:
         """Cut the next task: ``want`` rows snapped down to whole units, at least one unit, or else a part of one."""
-        key, stop, single = self._pieces.pop()
+        key, stop, most = self._pieces.pop()
         start = -key
         borders = self._borders
         at = bisect_right(borders, start)
@@ -61,11 +69,11 @@ class Cutter:
         if borders[at - 1] in self.split or (parts and want < min(end, stop) - start):
             self.split.add(borders[at - 1])
             end = min(end, start + max(want, 1))
-        elif not single and end < start + want:
+        elif most != UNIT and end < start + want:
             goal = start + want
             end = stop if goal >= stop else borders[bisect_right(borders, goal, at) - 1]
         if end < stop:
-            self._pieces.append((-end, stop, single))
+            self._pieces.append((-end, stop, most))
         else:
             end = stop
         self.rows -= end - start
@@ -91,8 +99,8 @@ class Cutter:
             if first < last:
                 self._pieces.remove(piece)
                 self.rows -= piece[1] + piece[0]
-                self.add(-piece[0], first, single=piece[2])
-                self.add(last, piece[1], single=piece[2])
+                self.add(-piece[0], first, most=piece[2])
+                self.add(last, piece[1], most=piece[2])
                 taken.append(Rows(self._input, first, last))
         return taken
 
@@ -283,7 +291,7 @@ class Inputs:
             del self._open[one.spec.id]
         return rows
 
-    def give_back(self, rows: Iterable[Rows], *, single: bool = False) -> None:
+    def give_back(self, rows: Iterable[Rows], *, most: int = 0) -> None:
         """Rows must be cut again; those of an input or a unit that was given up fail instead."""
         for part in rows:
             one = self.inputs[part.input]
@@ -291,7 +299,7 @@ class Inputs:
             if failure is not None:
                 self._ledger.fail(part, failure)
                 continue
-            one.cutter.add(part.start, part.stop, single=single)
+            one.cutter.add(part.start, part.stop, most=most)
             self._count(one.spec.category, uncut=part.stop - part.start)
             self._open[part.input] = one
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from windrow.core.records import NO_LIMITS, Needs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from windrow.core.records import CostSums, Measurement, Plan, PlanJob, StepCost, Task
 
 # -- tries, limits and costs -------------------------------------------------------------------------------
@@ -43,7 +45,8 @@ class TooMuch(NamedTuple):
     moved: bool  #: it ran in another order than the written one
     divisible: bool  #: it has several units of rows
     limit: tuple[str, float] | None  #: the resource, and how much was allowed; None: it raised MemoryError
-    by_rows: bool = False  #: it can be cut down to single rows, if ``rows_at_once`` says so
+    by_rows: bool = False  #: it has rows that can be run in several tasks, or called for in smaller blocks
+    used: float = 0.0  #: of the resource when it was ended, or more
 
 
 class Answer(NamedTuple):
@@ -52,7 +55,8 @@ class Answer(NamedTuple):
     #: again in the written order, with fewer rows in each call, on a fresh worker or with more; cut smaller; not at all
     act: Literal["written", "blocks", "fresh", "larger", "split", "fail"]
     needs: Needs | None = None  #: of the next attempt, where that has more
-    why: str = ""  #: what is told of a task that fails
+    why: str = ""  #: of a failure: what would help, as parts of it would fail too
+    rows: int = 0  #: of a call, or of a task that is cut from it, at most; 0: a unit
 
 
 class LaunchPolicy:
@@ -63,6 +67,7 @@ class LaunchPolicy:
 
     def __init__(self, limits: Needs = NO_LIMITS) -> None:
         self.limits = limits
+        self.is_moved: Callable[[str], bool] = {}.__contains__  #: whether rows of a category run in a moved order now
         self._seconds: dict[str, float] = {}  #: by category, for a size of one
         self._latest = NO_LIMITS, NO_LIMITS  #: needs of the call that was asked for last, and its limits
 
@@ -75,8 +80,8 @@ class LaunchPolicy:
             self._latest = needs, Needs(tuple([part for part in needs.amounts if part[0] == "memory"]))
         return self._latest
 
-    def rows_at_once(self, category: str, *, moved: bool) -> tuple[int, int]:  # noqa: ARG002 - for policies that learn
-        """Give the rows of a task at most, and those of a call of a step in it, in the written order or another; 0: any number."""
+    def rows_at_once(self, category: str) -> tuple[int, int]:  # noqa: ARG002 - for policies that learn
+        """Give the rows of a task at most, and those of a call of a step in it; 0: any number."""
         return 0, 0
 
     def seen(self, task: Task, measured: Measurement) -> bool:

@@ -6,14 +6,13 @@ The rules are in ``retry``; here they are carried out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from heapq import heappush
 from typing import TYPE_CHECKING
 
 from windrow.core.graph import count_try
 from windrow.core.policies import NO_TRIES, TooMuch
 from windrow.core.records import Failure, FailureKind
-from windrow.core.retry import BACK_OFF_S, EXPLAINED, KILLED, UNTOUCHED, is_forgiven
+from windrow.core.retry import BACK_OFF_S, EXPLAINED, KILLED, UNTOUCHED, hopeless, is_forgiven
 from windrow.core.transitions import AttemptState, TaskState
 
 if TYPE_CHECKING:
@@ -186,16 +185,17 @@ class Recovery:
         allowed = None if limit is None else (limit.resource, limit.limit)
         moved = attempt.plan.moved and self._feeder is not None
         by_rows = node.fed and self._feeder is not None and self._feeder.can_cut_rows(task)
-        found = TooMuch(task, tries, moved, self._is_divisible(node), allowed, by_rows)
-        act, needs, why = self._scheduler.policy.exhausted(found)
+        used = 0.0 if limit is None else limit.used
+        found = TooMuch(task, tries, moved, self._is_divisible(node), allowed, by_rows, used)
+        act, needs, why, rows = self._scheduler.policy.exhausted(found)
         if act == "written" and self._feeder is not None:
             self._feeder.blame_order(task.category)
             node.tries = tries._replace(exhaustions=tries.exhaustions - 1)  # the order's fault
         elif act == "blocks" and self._feeder is not None:
-            node.task = self._feeder.with_smaller_blocks(task, moved=attempt.plan.moved)
-        elif act == "split" and self._feeder is not None:
+            node.task = task._replace(payload=task.payload._replace(block=rows))
+        elif act == "split" and rows and self._feeder is not None:
             self.forget_fed(node)
-            self._feeder.cut_smaller(task)
+            self._feeder.cut_smaller(task, rows)
             return
         elif act == "fresh":
             node.fresh = True
@@ -203,7 +203,7 @@ class Recovery:
             node.task = task._replace(needs=needs)
         else:
             attempt.worker.proven = True
-            self.give_up(node, replace(failure, message=f"{failure.message}; {why}") if why else failure)
+            self.give_up(node, hopeless(node, failure, limit, why) if why else failure)
             return
         self._graph.back(node)
 

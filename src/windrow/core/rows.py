@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from windrow.core.accounts import Account
 from windrow.core.commands import Replan
-from windrow.core.inputs import Inputs
+from windrow.core.inputs import UNIT, Inputs
 from windrow.core.ledger import Ledger, join_rows, without
 from windrow.core.partials import Partials
 from windrow.core.parts import Parts
@@ -176,9 +176,10 @@ class RowFeeder:
         if row_s is None:
             row_s = self.options.row_s.get(category)
         bound = self.options.chunk
-        most, block = desk.policy.rows_at_once(category, moved=account.plan.moved)
-        if most:  # that many fit the memory
-            bound = min(bound or most, most)
+        most, block = desk.policy.rows_at_once(category)
+        for limit in (most, one.cutter.most()):  # as many fit the memory
+            if limit:
+                bound = min(bound or limit, limit)
         parts = self.options.parts and (
             (bound is not None and bound < unit) or one.cutter.is_split() or self._pays(category, row_s or 0.0, unit)
         )
@@ -238,6 +239,9 @@ class RowFeeder:
             why = "takes too long to carry" if slow else f"would make over {MOST_BYTES // 10**6} MB wait"
             self.notes.append(f"{what}what a row hands over, some {int(carried)} bytes, {why}")
         return not (slow or much)
+
+    def is_moved(self, category: str) -> bool:
+        return self.accounts[category].plan.moved
 
     def predict_s(self, task: Task) -> float | None:
         """Predict how long a task takes; None where nothing is known, as of one without rows."""
@@ -339,18 +343,13 @@ class RowFeeder:
         """Say whether the rows of a task can be cut down to single ones."""
         return type(task.payload) is RunRows and self.options.parts and task.size > 1
 
-    def cut_smaller(self, task: Task) -> None:
-        """Take back rows that were too many at once."""
+    def cut_smaller(self, task: Task, most: int) -> None:
+        """Take back rows that were too many at once: they are cut into tasks of at most so many."""
         bundle = self.given.pop(task.id)
         assert bundle is not None
         bundle.running -= 1
-        self.inputs.give_back(task.payload.rows, single=True)
+        self.inputs.give_back(task.payload.rows, most=most)
         self.partials.review(bundle)
-
-    def with_smaller_blocks(self, task: Task, *, moved: bool) -> Task:
-        """Give a task whose steps are called for fewer rows at once."""
-        _, block = self._desk.policy.rows_at_once(task.category, moved=moved)
-        return task._replace(payload=task.payload._replace(block=block))
 
     def failed(self, task: Task, failure: Failure) -> bool:
         """A task was given up: divide it, leave it out, or say that the run must stop."""
@@ -379,8 +378,9 @@ class RowFeeder:
         assert bundle is not None
         bundle.running -= 1
         hard = failure.kind in (FailureKind.EXHAUSTED, FailureKind.CRASHED, FailureKind.LOST)
-        if self.is_divisible(task) and (skip or hard) and failure.kind is not FailureKind.TRANSIENT_IO:
-            self.inputs.give_back(payload.rows, single=True)
+        parts = self.is_divisible(task) and not failure.final
+        if parts and (skip or hard) and failure.kind is not FailureKind.TRANSIENT_IO:
+            self.inputs.give_back(payload.rows, most=UNIT)
             skip = True
         elif skip and payload.part:
             self._give_up_unit(self.parts.unit(bundle.input, payload.rows[0]), failure)

@@ -39,6 +39,7 @@ class Writing:
         self.guards: set[tuple[str, str]] = set()
         self.costs: dict[str, StepCost] = {}  #: what tasks cost in the last run, by dataset
         self.waited = ""  #: why threads are of no use here, as an earlier run found out
+        self.memory_used: list[dict[str, Any]] = []  #: by tasks of earlier runs, as the launch policy remembers it
         self.step_costs: dict[str, StepCost] = {}  #: what steps cost in the last run
         self.row_s: dict[str, float] = {}  #: what a row of a step takes, as far as it was tried on a few
         #: what the last run found out for its order, by dataset
@@ -218,6 +219,7 @@ class Writing:
         self._touched.pop(name, None)
         self._access = AccessLog()
         self.costs.clear()
+        self.memory_used.clear()
         self.learned.clear()
         self.waited = ""
         self.step_costs.pop(name, None)

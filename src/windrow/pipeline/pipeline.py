@@ -58,7 +58,7 @@ class Pipeline(Writing):
         task_memory: Any = None,
         target_memory: Any = None,
         target_time: Any = None,
-        allocation: str = "learned",
+        allocation: str = "by-size",
         ladder: str = "windrow",
         _block_rows: int | None = None,
         _first_rows: int | None = None,

@@ -49,6 +49,9 @@ FIRST_LEAST = 1_024
 #: crumbs cost a task's fixed price.
 CRUMBS = 1.25
 
+#: Seconds of a part that is not divided any further: a task costs about as much.
+CRUMB_S = 0.005
+
 #: Seconds of work that a worker may have in its queue. It hides the driver's answer and lets it
 #: answer several tasks at once: for every task by itself it would cost 3 % of 5 ms
 #: (benchmarks/overhead.py). It is also by how much the workers' ends may differ.
@@ -87,9 +90,10 @@ class Guided(Queued):
             costs = self._remembered.get(request.category) or costs
         want = min(max(left / (2 * workers), enough_rows(costs), LEAST_ROWS), MOST_ROWS)
         # With so many rows each, counting what they are at, all workers would end together.
-        level = (left + request.running) / workers
+        level, crumb = (left + request.running) / workers, 1.0
         if costs.rows_in and request.parts:
             least = rows_within(request, costs, QUEUE_S, CALLS)
+            crumb = CRUMB_S * costs.rows_in / max(costs.wall, 1e-9)
             want = max(min(want, level / 2, rows_within(request, costs, self._most_s)), least)
         elif costs.rows_in:
             want = min(want, rows_within(request, costs, self._most_s))
@@ -99,7 +103,7 @@ class Guided(Queued):
             part = FIRST_SHARE if request.running else FIRST_SHARE / 2
             want = min(want, FIRST_ROWS, max(part * left, request.unit, FIRST_LEAST))
         if level < CRUMBS * want:
-            want = level
+            want = max(level, min(crumb, left))
         # The source snaps down to units, this makes it the nearest.
         return max(int(want), 1) if request.parts else int(want) + request.unit // 2
 

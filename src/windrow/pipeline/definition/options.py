@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import NotYetError, UsageError, nearest
 from windrow.pipeline.ordering.policies import POLICIES
+from windrow.shape.allocation.policy import LADDERS
+from windrow.shape.allocation.strategies import BY_SIZE, STRATEGIES
 from windrow.units import parse_bytes, parse_seconds
-
-LADDERS = ("windrow", "workqueue")
-STRATEGIES = ()
 
 ENGINES = ("auto", "inline", "threads", "processes")
 LATER_ENGINES = ("dask",)
@@ -43,7 +42,7 @@ class Options:
     task_memory: Any = None  #: then bytes a chunk may use at most, or None: what its worker's share is
     target_memory: Any = None  #: then bytes a chunk is to use, or None: what it may use
     target_time: Any = None  #: then seconds a chunk is to take at most, or None: what the shape decision thinks best
-    allocation: str = "learned"  #: how much memory chunks are granted
+    allocation: str = BY_SIZE  #: how much memory chunks are granted
     ladder: str = "windrow"  #: what is done about a chunk that used too much
     first_rows: int | None = None  #: of the first chunks at most
     resume: bool = False
@@ -52,7 +51,11 @@ class Options:
         if self.resume and self.rundir is None:
             raise UsageError("resume=True continues what is in a run directory: say which one with rundir=")
         _check_engine(
-            self.engine, memory=self.memory, timeout=self.timeout, task_memory=self.task_memory, target_memory=self.target_memory
+            self.engine,
+            memory=self.memory,
+            timeout=self.timeout,
+            task_memory=self.task_memory,
+            target_memory=self.target_memory,
         )
         _one_of("on_error", self.on_error, ("stop", "skip"))
         self.order = _order(self.order)
@@ -84,7 +87,7 @@ class Options:
             if getattr(self, name) is not None:
                 setattr(self, name, _positive(name, parse_seconds(getattr(self, name))))
         _one_of("ladder", self.ladder, LADDERS)
-        _one_of("allocation", self.allocation, ("learned", *STRATEGIES))
+        _one_of("allocation", self.allocation, (BY_SIZE, *STRATEGIES))
 
 
 def _check_engine(engine: Any, **limits: Any) -> None:

@@ -228,7 +228,7 @@ class EngineChoice:
             if switching is not None and switching.why:
                 said.append(f"engine: {switching.why}")
         if self.kind == "processes" and self.memory is not None:
-            allowed = _allowed(self.memory)
+            allowed = allowed_memory(self.memory)
             amount = f"{format_bytes(self.memory)} for {self.workers} workers"
             if allowed < self.memory:
                 amount += f", but only {format_bytes(allowed)} are granted"
@@ -332,13 +332,13 @@ def _crowded(source: Source, steps: Mapping[str, Fingerprint], past_s: float | N
 def limits(options: Options) -> Needs:
     amounts: dict[str, float] = {}
     if options.memory is not None:
-        amounts["memory"] = _allowed(options.memory) // options.workers
+        amounts["memory"] = allowed_memory(options.memory) // options.workers
     if options.timeout is not None:
         amounts["seconds"] = options.timeout
     return Needs.of(amounts)
 
 
-def _allowed(memory: int) -> int:
+def allowed_memory(memory: int) -> int:
     """Say how much of the memory asked for there is: a limit above that would never be reached."""
     return min(memory, granted_memory(os.environ) or memory)
 

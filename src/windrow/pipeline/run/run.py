@@ -16,13 +16,14 @@ from windrow import __version__
 from windrow import data as windrow_data
 from windrow.core.policies import LaunchPolicy, Policies
 from windrow.core.policies import Options as SchedulerOptions
-from windrow.core.records import FailureKind
+from windrow.core.records import FailureKind, Needs
 from windrow.core.retry import OUT_OF_TIME, lost_too_often
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.data.paths import is_remote
 from windrow.data.stream.stream import Stream
 from windrow.engines.machine_limits import granted_cores
+from windrow.engines.pooled import NODE, PooledEngine
 from windrow.errors import EngineError, UsageError, WindrowError
 from windrow.pipeline.definition.options import Options
 from windrow.pipeline.ordering.controller import FELL_BACK, OrderController, check_conditions, make_orders
@@ -34,12 +35,13 @@ from windrow.pipeline.resume.step_digest import contents_used, step_fingerprints
 from windrow.pipeline.run.assemble import ResultAssembly
 from windrow.pipeline.run.background import outcome_so_far
 from windrow.pipeline.run.batch import BatchSupply
-from windrow.pipeline.run.engine_choice import limits
+from windrow.pipeline.run.engine_choice import allowed_memory, limits
 from windrow.pipeline.run.stream import StreamSupply
 from windrow.pipeline.run.time_account import TimeAccount
 from windrow.pipeline.skims.publish import publish, saving
 from windrow.random import spare_cores
 from windrow.run.loop import run as run_loop
+from windrow.shape.allocation.policy import Allocation, NodeSize
 from windrow.shape.by_scheme import ByScheme
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import CappedUntilReordered, Guided
@@ -128,6 +130,7 @@ class _Run:
             workers=self.choice.workers,
         )
         self.rows = self._make_feeder()
+        self.policy = self._make_policy()
 
     def steps(self) -> dict[str, Fingerprint]:
         if self._steps is None:
@@ -161,6 +164,22 @@ class _Run:
                 row_s={name: cost.wall / cost.rows_in for name, cost in self.pipeline.costs.items() if cost.rows_in},
             ),
             self.plans,
+        )
+
+    def _make_policy(self) -> LaunchPolicy:
+        """Learn what chunks need where memory is limited: all workers of this machine share it."""
+        options = self.options
+        if options.memory is None:
+            return LaunchPolicy(limits(options))
+        return Allocation(
+            limits(options),
+            [NodeSize(allowed_memory(options.memory), self.choice.workers)],
+            strategy=options.allocation,
+            cap=options.task_memory,
+            ladder=options.ladder,
+            target=options.target_memory,
+            guessed=options.first_rows is not None,
+            remembered=self.pipeline.memory_used,
         )
 
     def run(self) -> tuple[Result, BaseException | None]:
@@ -197,7 +216,9 @@ class _Run:
 
     def _loop(self, log: EventLog | None, account: TimeAccount) -> RunOutcome:
         supply, choice, rows = self.supply, self.choice, self.rows
-        engine = choice.engine(rows)
+        engine: Engine = choice.engine(rows)
+        if isinstance(self.policy, Allocation):
+            engine = PooledEngine(engine, {NODE: Needs.of({"memory": self.policy.nodes[0].memory})})
         scheduler = self._make_scheduler(engine)
         collector = supply.make_collector()
         inbox = supply.feed(rows, self.inbox, choice.workers)
@@ -225,7 +246,7 @@ class _Run:
         can, may_switch = engine.capabilities, self.choice.may_switch
         return Scheduler(
             self.rows,
-            LaunchPolicy(limits(self.options)),
+            self.policy,
             SchedulerOptions(
                 open=self.supply.open_ended, restart=can.can_restart or may_switch, speculate=can.can_kill or may_switch
             ),
@@ -235,6 +256,8 @@ class _Run:
         pipeline, accounts = self.pipeline, self.rows.accounts
         pipeline.guards.update(self.order.guards)
         pipeline.remember(accounts)
+        if isinstance(self.policy, Allocation):
+            pipeline.memory_used = self.policy.remember()
         plans = {name: account.plan for name, account in accounts.items()}
         for name, account in accounts.items():
             if account.blamed:
@@ -339,7 +362,7 @@ def error_of(failure: Failure, options: Options) -> BaseException:
 
 
 #: Options that say where things go, not what the run is.
-_ASIDE = ("rundir", "progress", "block_rows", "split", "resume")
+_ASIDE = ("rundir", "progress", "block_rows", "first_rows", "split", "resume")
 
 
 @contextmanager

@@ -96,11 +96,11 @@ class UsageFit(NamedTuple):
 class Usage:
     """What the newest tasks of one kind used, and the lines through it, made when asked for and seldom."""
 
-    __slots__ = ("_at", "_fits", "_points", "count", "refit")
+    __slots__ = ("_at", "_fits", "count", "points", "refit")
 
     def __init__(self, points: Iterable[Sequence[float]] = (), count: int = 0) -> None:
-        self._points: deque[Point] = deque((Point(int(one[0]), *one[1:]) for one in points), maxlen=KEPT)
-        self.count = max(count, len(self._points))  #: of all tasks so far
+        self.points: deque[Point] = deque((Point(int(one[0]), *one[1:]) for one in points), maxlen=KEPT)
+        self.count = max(count, len(self.points))  #: of all tasks so far
         self._fits: dict[Resource, UsageFit | None] = {}
         self._at = 0.0  #: tasks at which fits are made anew
         self.refit = True  #: they will be, when next asked for
@@ -108,7 +108,7 @@ class Usage:
     def add(self, rows: int, measured: Measurement) -> bool:
         """Take in what a task used; True: fits are made anew."""
         cores = measured.cpu / measured.wall if measured.wall > 0 else 0.0
-        self._points.append(
+        self.points.append(
             Point(rows, measured.peak_memory, measured.bytes_written, measured.wall, cores, measured.baseline)
         )
         self.count += 1
@@ -128,20 +128,20 @@ class Usage:
     @property
     def idle(self) -> float:
         """The most memory that a worker had with nothing running."""
-        return max((one.idle for one in self._points), default=0.0)
+        return max((one.idle for one in self.points), default=0.0)
 
     @property
     def rows(self) -> int:
         """Rows of the largest task that is kept."""
-        return max((one.rows for one in self._points), default=0)
+        return max((one.rows for one in self.points), default=0)
 
     def most(self, resource: Resource = "memory") -> float:
         place = Point._fields.index(resource)
-        return max((one[place] for one in self._points), default=0.0)
+        return max((one[place] for one in self.points), default=0.0)
 
     def plain(self) -> dict[str, object]:
         """Give all that is known as numbers and lists; ``from_plain`` makes it again."""
-        return {"count": self.count, "points": [list(one) for one in self._points]}
+        return {"count": self.count, "points": [list(one) for one in self.points]}
 
     @classmethod
     def from_plain(cls, data: dict[str, object]) -> Usage:
@@ -149,7 +149,7 @@ class Usage:
 
     def _line(self, resource: Resource) -> UsageFit | None:
         place = Point._fields.index(resource)
-        points = list(self._points)
+        points = list(self.points)
         if resource == "memory":
             points = [one for one in points if one.memory > 0]
         if not points:

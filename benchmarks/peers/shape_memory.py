@@ -56,7 +56,7 @@ def idle() -> float:
     made = wr.Pipeline("idle")
 
     @made.output
-    def resident(x):
+    def resident(x):  # noqa: ARG001 - it has to read something
         return {"bytes": float(psutil.Process(os.getpid()).memory_info().rss)}
 
     result = made.run({"x": np.zeros(1)}, memory="8 GB", workers=1, progress=False)

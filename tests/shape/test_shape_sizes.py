@@ -13,6 +13,7 @@ from windrow.core.policies import ShapeRequest
 from windrow.core.records import StepCost
 from windrow.shape.costs import (
     FIXED_SHARE,
+    LEAST_S,
     MOST_BLOCK,
     SMALLEST_BLOCK,
     StepKind,
@@ -185,11 +186,12 @@ def test_blocks_before_anything_is_measured() -> None:
 def test_blocks_are_the_smallest_that_pay(kind: StepKind, fixed: float, per_row: float) -> None:
     cost = affine(fixed, per_row, [1000, 1_000_000])
     rows = block_rows(kind, cost)
-    assert SMALLEST_BLOCK <= rows <= MOST_BLOCK
+    assert 1 <= rows <= MOST_BLOCK
     assert rows & (rows - 1) == 0
-    enough = enough_rows(cost)
+    enough, row_s = enough_rows(cost), fit(cost)[1]
     assert rows >= enough or rows == MOST_BLOCK
-    assert rows // 2 < enough or rows == SMALLEST_BLOCK
+    assert rows >= SMALLEST_BLOCK or rows * row_s >= LEAST_S
+    assert rows // 2 < max(enough, 1) or rows == SMALLEST_BLOCK or rows // 2 * row_s < LEAST_S
 
 
 def test_parts_are_as_long_as_they_may_be_unless_calls_would_take_most_of_it() -> None:

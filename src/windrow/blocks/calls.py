@@ -151,7 +151,7 @@ class Caller:
         self.program = program
         self.store = store
         self.blocks: Mapping[str, int] = {}  #: rows at once of steps that take plain arrays
-        self.block_rows: int | None = None  #: rows at once of every step; None: as above
+        self.block_rows: int | None = None  #: rows at once of every step at most; None: any number
         self._alive = alive  #: rows that any of the given lanes still wants
         self._ahead: Lookahead | None = None  #: only over a slow link
         if store.link is not None:
@@ -200,9 +200,9 @@ class Caller:
     def _answer_blocks(
         self, step: BoundStep, arguments: Sequence[Any], selection: Selection, meter: Meter | None
     ) -> Any:
-        count, size = selection.count, self.block_rows
-        if size is None:
-            size = self.blocks.get(step.name, count) if arguments and is_flat(arguments) else count
+        count = selection.count
+        size = self.blocks.get(step.name, count) if arguments and is_flat(arguments) else count
+        size = min(size, self.block_rows or size)
         if count <= size:
             return checked(step, self.call(step, arguments, selection, None, meter), count)
         parts = []

@@ -16,6 +16,7 @@ from windrow.blocks.fetch_ahead import AccessLog
 if TYPE_CHECKING:
     from windrow.blocks.calls import Meter
     from windrow.blocks.kernels import EachKernel
+    from windrow.core.records import StepCost
     from windrow.data.base import ColumnInfo
 
 
@@ -127,6 +128,9 @@ class Program:
     unchecked: set[str] = field(default_factory=set)
     timed: bool = False  #: it is known how long its rows take
     row_s: dict[str, float] = field(default_factory=dict)  #: what a row of a step takes, as far as it was tried
+    long_calls: dict[str, StepCost] = field(
+        default_factory=dict
+    )  #: what steps cost whose calls took long, in this process
     #: what steps took in chunks that had threads to spare, and steps that gain nothing from these
     measured: dict[str, Meter] = field(default_factory=dict)
     alone: set[str] = field(default_factory=set)

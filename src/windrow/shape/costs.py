@@ -21,6 +21,9 @@ StepKind = Literal["flat", "awkward"]
 
 #: 16 Ki rows of a float64 column are 128 KiB: a handful of them fit the second-level cache.
 SMALLEST_BLOCK = 1 << 14
+#: Rows that take long have much in memory, so their blocks are smaller: a call takes at least so long, which is hundreds of times
+#: what calling costs. (Rows of 20 KB each: blocks of 500 took half the time of blocks of 16 Ki, and a thirtieth of the memory.)
+LEAST_S = 0.008
 #: The memory of a block is bounded; awkward steps reach their full speed at about a million rows.
 MOST_BLOCK = 1 << 20
 
@@ -88,11 +91,13 @@ def enough_rows(cost: StepCost | CostSums) -> float:
 
 
 def block_rows(kind: StepKind, cost: StepCost | None = None) -> int:
-    """Give the smallest power of two of rows at which the step's fixed cost is under 5 %."""
+    """Give the smallest power of two of rows at which the step's fixed cost is under 5 %, and a call is no moment."""
     if cost is None or not cost.calls:
         return UNMEASURED[kind]
-    enough = enough_rows(cost)
+    enough, row_s = enough_rows(cost), fit(cost)[1]
     rows = SMALLEST_BLOCK
+    while rows // 2 >= max(enough, 1) and rows // 2 * row_s >= LEAST_S:
+        rows //= 2
     while rows < enough and rows < MOST_BLOCK:
         rows *= 2
     return rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from windrow.blocks.failing import skipped
 from windrow.blocks.parts import PartRun, UnitOfParts
 from windrow.blocks.selection import Selection, everything
 from windrow.core.records import (
+    NO_COST,
     EvaluateUnit,
     Evidence,
     Measurement,
@@ -38,6 +39,8 @@ from windrow.engines.base import Outcome, Reading
 from windrow.errors import InternalError
 from windrow.pipeline.run.facts import RunFacts
 from windrow.pipeline.run.partials import unite
+from windrow.shape.costs import LEAST_S
+from windrow.shape.costs import block_rows as rows_of_block
 
 if TYPE_CHECKING:
     from windrow.blocks.parts import UnitPart
@@ -47,6 +50,9 @@ if TYPE_CHECKING:
     from windrow.data.base import Input, Reader
     from windrow.engines.base import Job
     from windrow.pipeline.run.workload import PipelineWorkload
+
+#: Seconds of a call that is worth dividing into smaller ones.
+MOST_CALL_S = 2 * LEAST_S
 
 #: Files a worker keeps open: the one being read, the next one inspected, and a little room for retries.
 OPEN_FILES = 4
@@ -126,6 +132,7 @@ class RowsSide:
             self.reading = Reading(store.read_seconds, store.read_cpu_s)
             self.workload.note_reads(source.index, reader.reads)
             reader.reads.clear()
+        _note_long_calls(program, attempts.run.meters)
         self.workload.check_unchanged(source.index)
         if payload.part:
             made.failed = tuple(row.what for row in attempts.left_out.values())
@@ -211,8 +218,9 @@ class RowsSide:
     ) -> Attempts:
         workload = self.workload
         block_rows = min(block or workload.block_rows or 0, workload.block_rows or block) or None
+        blocks = dict(plan.blocks) | {name: rows_of_block("flat", cost) for name, cost in program.long_calls.items()}
         run = (PartRun if chunk.part else ChunkRun)(
-            program, reader, chunk, plan.order, dict(plan.blocks), block_rows,
+            program, reader, chunk, plan.order, blocks, block_rows,
             stopping=workload.stop.is_set, rows=_rows_to_run(source, chunk),
         )  # fmt: skip
         steps = workload.definition.steps.values()
@@ -234,6 +242,14 @@ class RowsSide:
     def _close(self, reader: Reader) -> None:
         self.workload.learn(RunFacts(requests=getattr(reader, "requests", 0)))
         reader.close()
+
+
+def _note_long_calls(program: Program, meters: Mapping[str, Meter]) -> None:
+    """Add up what steps cost whose calls take long: what blocks they are called with next."""
+    for name, meter in meters.items():
+        known = program.long_calls.get(name)
+        if known is not None or meter.wall > MOST_CALL_S * meter.calls:
+            program.long_calls[name] = (known or NO_COST).merge(meter.cost())
 
 
 def _rows_to_run(source: Input, chunk: Chunk) -> Selection | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from windrow.shape.partition.adaptive import Weights
+from windrow.shape.partition.adaptive import weight
 
 if TYPE_CHECKING:
     from windrow.shape.partition.state import LoopState
@@ -29,37 +29,30 @@ MUCH = 0.5
 LITTLE = 0.1
 
 
-FACTORING = "factoring"
-
-
 class Auto:
-    """The rule of one loop; ``said`` has why it changed."""
+    """The scheme of one loop; ``said`` has why it changed."""
 
-    def __init__(self, loop: LoopState) -> None:
-        self._weights = Weights(loop, overhead=False)
-        self.name = FACTORING
+    def __init__(self) -> None:
+        self.name = "factoring"
         self.said: list[str] = []
 
     def __call__(self, loop: LoopState) -> float:
-        weight = self._weights.measure()
         known = loop.costs()
         least = WORTH * known.overhead / known.mean if known.mean else 1
         share = loop.left / loop.workers
-        if self.name == FACTORING:
+        if self.name == "factoring":
             self._look_at_speeds(loop)
-        if (
-            self.name == FACTORING
-            and loop.step >= CHUNKS * loop.workers
-            and least > share / 2
-            and loop.left > MUCH * loop.rows
-        ):
-            self.name = "STATIC"
-            self.said.append(
-                f"STATIC from row {loop.rows - loop.left:,} on: cutting a chunk takes as long as {known.overhead / known.mean:,.0f} rows"
-            )
-        rows = SHARE * share * (weight if self.name == "AWF-C" else 1.0)
+            much = loop.step >= CHUNKS * loop.workers and loop.left > MUCH * loop.rows
+            if self.name == "factoring" and least > share / 2 and much:
+                cut_rows = known.overhead / known.mean
+                self._change("STATIC", loop, f"cutting a chunk takes as long as {cut_rows:,.0f} rows")
+        rows = SHARE * share * (weight(loop) if self.name == "AWF-C" else 1.0)
         begun = max(FIRST * loop.rows / loop.workers, 1) * LARGER ** min(loop.batch, 30)
         return float(math.ceil(min(max(rows, min(least, loop.rows / loop.workers)), begun)))
+
+    def _change(self, name: str, loop: LoopState, why: str) -> None:
+        self.name = name
+        self.said.append(f"{name} from row {loop.rows - loop.left:,} on: {why}")
 
     def _look_at_speeds(self, loop: LoopState) -> None:
         if loop.workers == 1 or loop.left < LITTLE * loop.rows or any(one.chunks < CHUNKS for one in loop.times):
@@ -70,8 +63,5 @@ class Auto:
         best = loop.times[means.index(fast)]
         chance = ERRORS * math.hypot(worst.sigma / math.sqrt(worst.chunks), best.sigma / math.sqrt(best.chunks))
         if fast and slow > FASTER * fast and slow - fast > chance:
-            self.name = "AWF-C"
-            self.said.append(
-                f"AWF-C from row {loop.rows - loop.left:,} on: rows take {slow / fast:.1f} times as long on the slowest worker as "
-                "on the fastest"
-            )
+            times = f"{slow / fast:.1f} times"
+            self._change("AWF-C", loop, f"rows take {times} as long on the slowest worker as on the fastest")

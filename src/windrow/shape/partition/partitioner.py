@@ -34,7 +34,7 @@ class Partitioner:
                 raise UsageError(f"{what}= is a whole number, {least} or more; got {value!r}")
         self.name = known_as(scheme)
         self.loop = LoopState(rows, workers, grain, given=costs or Costs())
-        self._rule = find(scheme, flavour)(self.loop) if rows else None
+        self._rule = find(scheme, flavour)
         self._at = start
 
     @property
@@ -49,12 +49,13 @@ class Partitioner:
     def cut(self, worker: int = 0, now: float = 0.0) -> tuple[int, int] | None:
         """Give the first row of the next chunk and the one behind its last; None: all rows are given away."""
         loop = self.loop
-        if not loop.left or self._rule is None:
+        if not loop.left:
             return None
         loop.worker, loop.now = worker, now
         rows = min(max(int(self._rule(loop)), loop.grain), loop.left)
         loop.left -= rows
         loop.step += 1
+        loop.last = rows
         start, self._at = self._at, self._at + rows
         return start, self._at
 

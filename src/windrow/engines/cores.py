@@ -1,4 +1,4 @@
-"""The cores of this machine, by the group - a processor or memory domain - whose memory is near; and pinning to one."""
+"""The cores of this machine, by the group - a processor or memory domain - whose memory is near."""
 
 from __future__ import annotations
 
@@ -25,11 +25,6 @@ def read_cores(*, hyperthreads: bool = False, root: str = "/") -> list[tuple[int
     found.sort()
     names = {group: place for place, group in enumerate(dict.fromkeys(group for group, _ in found))}
     return [(names[group], number) for group, number in found]
-
-
-def pin(core: int) -> None:
-    """Keep the thread that calls this on one core."""
-    os.sched_setaffinity(0, {core})
 
 
 def _allowed(root: str) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -17,11 +18,9 @@ from windrow.loops.row_blocks import block
 #: What is called with a first row and the one behind the last.
 RangeFunction = Callable[[int, int], Any]
 
-
-#: Compiled functions, as they were given, and those that let go of the lock.
-_unlocked: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-#: And for which kinds of arguments they were compiled last: asking Numba takes longer than a short loop.
-_compiled_for: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()
+#: By compiled function, as it was given: that which lets go of the lock, and for which kinds of arguments it was compiled last
+#: (asking Numba takes longer than a short loop).
+_unlocked: WeakKeyDictionary[Any, tuple[Any, tuple[Any, ...]]] = WeakKeyDictionary()
 
 
 class Kernel(NamedTuple):
@@ -60,8 +59,9 @@ def make_kernel(function: Any, arguments: tuple[Any, ...] = (), *, keep: bool = 
         called = _compiled(function, rows, arguments)
     else:
         called = function if rows == 2 else _each(function)
+    call = (lambda start, stop: called(start, stop, *arguments)) if arguments else called
     send = (lambda _, ranges: (_call_ranges, function, ranges, arguments)) if keep else None
-    return Kernel(name, _with(called, arguments), compiled, send)
+    return Kernel(name, call, compiled, send)
 
 
 def block_kernel(function: Callable[[Any], Any], array: Any) -> Kernel:
@@ -82,27 +82,23 @@ def _call_blocks(function: Callable[[Any], Any], blocks: Sequence[Any]) -> list[
     return [function(one) for one in blocks]
 
 
-def _with(function: Callable[..., Any], arguments: tuple[Any, ...]) -> RangeFunction:
-    return (lambda start, stop: function(start, stop, *arguments)) if arguments else function
-
-
 @lru_cache(64)
 def _count_rows(name: str, function: Any, others: int) -> int:
     """Count the arguments that a kernel has for rows: one for a row, two for a range of them."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        signature = inspect.signature(function)
     except (TypeError, ValueError):  # written in C
         return 2
-    kinds = [p.kind for p in parameters if p.default is p.empty]
-    if any(kind is inspect.Parameter.VAR_POSITIONAL for kind in kinds):
+    if any(one.kind is one.VAR_POSITIONAL for one in signature.parameters.values()):
         return 2
-    count = sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
-    if count - others not in (1, 2) or len(kinds) != count:
-        more = f" and the {others} of args=" if others else ""
-        raise UsageError(
-            f"a kernel takes a row, or a first row and the one behind the last{more}; {name} takes {len(kinds)} arguments"
-        )
-    return count - others
+    for rows in (1, 2):
+        with suppress(TypeError):
+            signature.bind(*range(rows + others))
+            return rows
+    more = f" and the {others} of args=" if others else ""
+    raise UsageError(
+        f"a kernel takes a row, or a first row and the one behind the last{more}; {name} takes {len(signature.parameters)} arguments"
+    )
 
 
 def _each(function: Callable[..., Any]) -> Callable[..., None]:
@@ -120,27 +116,30 @@ def _compiled(function: Any, rows: int, arguments: tuple[Any, ...]) -> Callable[
     """Make a function that lets go of the lock of one that Numba compiles, and compile it before any thread calls it."""
     import numba
 
-    made = _unlocked.get(function)
-    if made is None:
-        made = function
-        if not function.targetoptions.get("nogil"):
-            made = numba.jit(**{**function.targetoptions, "nogil": True})(function.py_func)
-        if rows == 1:
-            row_function = made
-
-            def each(start: int, stop: int, *arguments: Any) -> None:
-                for row in range(start, stop):
-                    row_function(row, *arguments)
-
-            made = numba.njit(nogil=True)(each)
-        _unlocked[function] = made
     kinds = tuple(map(_kind, arguments))
-    if _compiled_for.get(function) != kinds:
+    made, known = _unlocked.get(function) or (_unlock(function, rows), None)
+    if known != kinds:
         types = (numba.int64, numba.int64, *map(numba.typeof, arguments))
         made.compile(types if rows == 2 else (*types[:2], numba.types.StarArgTuple(types[2:])))
-        _compiled_for[function] = kinds
+        _unlocked[function] = made, kinds
     called: Callable[..., Any] = made
     return called
+
+
+def _unlock(function: Any, rows: int) -> Any:
+    import numba
+
+    made = function
+    if not function.targetoptions.get("nogil"):
+        made = numba.jit(**{**function.targetoptions, "nogil": True})(function.py_func)
+    if rows == 2:
+        return made
+
+    def each(start: int, stop: int, *arguments: Any) -> None:
+        for row in range(start, stop):
+            made(row, *arguments)
+
+    return numba.njit(nogil=True)(each)
 
 
 def _kind(argument: Any) -> Any:

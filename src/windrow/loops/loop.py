@@ -43,7 +43,7 @@ class Loop:
         options: LoopOptions,
         *,
         keep: bool,
-        in_blocks: bool | None = None,
+        in_blocks: bool,
         compilation_s: float = 0.0,
     ) -> None:
         began = perf_counter()
@@ -51,24 +51,20 @@ class Loop:
         self.report = report = LoopReport() if options.report is None else options.report
         self._kernel = kernel
         self._options = options
-        self._borders: list[int] | None = None
         self._values: dict[int, Any] = {}  #: by first row
-        count, grain = rows, options.grain
-        if keep:
-            self._kernel = kernel._replace(call=self._keep)
-        if in_blocks or (keep and in_blocks is None):
-            count = min(rows, BLOCKS)
-            self._borders = [rows * number // count for number in range(count + 1)] if count else [0]
-            grain = max(grain * count // max(rows, 1), 1)
-        self._call = kernel.call
-        self._count = count
-        topology = options.places()
+        self._count, self._grain = rows, options.grain
+        self._borders: list[int] | None = None
+        if in_blocks:
+            self._count = count = min(rows, BLOCKS)
+            self._borders = [rows * number // max(count, 1) for number in range(count + 1)]
+            self._grain = max(options.grain * count // max(rows, 1), 1)
+        self._topology = topology = options.places()
         report.rows, report.workers, report.scheme = rows, len(topology), known_as(options.partition)
         report.engine, report.decisions = "inline", []
         if options.grain > rows > 0:
             report.decisions.append(f"one chunk: grain={options.grain:,} is more than the {rows:,} rows")
-        self._topology, self._grain = topology, grain
-        self._team = Team(self._kernel, len(topology), topology.cores if options.pin else ())
+        call, cores = self._keep if keep else kernel.call, topology.cores if options.pin else ()
+        self._team = Team(call, len(topology), judged=not kernel.releases, cores=cores)
         report.trace = self._team.trace
         report.phases = {"startup_seconds": perf_counter() - began, "compilation_seconds": compilation_s}
 
@@ -97,7 +93,7 @@ class Loop:
 
     def _keep(self, first: int, last: int) -> None:
         for start, stop in self._ranges(first, last):
-            self._values[start] = self._call(start, stop)
+            self._values[start] = self._kernel.call(start, stop)
 
     def _run(self) -> None:
         options, report, team, seen = self._options, self.report, self._team, 0
@@ -108,7 +104,7 @@ class Loop:
                 said = f"in the calling thread: what was left, some {format_seconds(rest_s)}, is not worth waking others for"
                 report.decisions.append(said)
                 if seen < self._count:
-                    team.call(0, Taken(seen, self._count, 0), perf_counter() - team.began)
+                    team.call(0, Taken(seen, self._count))
                 team.raise_failed()
                 return
         team.queues = options.make_queues(self._count - seen, self._topology, self._grain, seen)
@@ -158,7 +154,7 @@ class Loop:
         with Executor(workers) as pool:
             shared = pool._session.share(self._kernel.shared) if self._kernel.shared is not None else None
             running: dict[Any, tuple[int, Taken, float]] = {}
-            begun: set[int] = set()  #: workers whose process has started
+            starting = set(range(workers))
 
             def launch(worker: int) -> None:
                 asked = perf_counter() - began
@@ -172,22 +168,21 @@ class Loop:
             while running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     worker, taken, asked = running.pop(future)
+                    start, stop, queue, stolen, _ = taken
                     try:
                         seconds, values = future.result()
                     except Exception as error:
                         for other in running:
                             other.cancel()
-                        failed = Failed(taken)
-                        raise failed from error
+                        raise Failed(taken) from error
                     end = perf_counter() - began
-                    starts = [start for start, _ in self._ranges(taken.start, taken.stop)]
-                    self._values.update(zip(starts, values, strict=True))
-                    chunk = LoopChunk.of(taken, worker, end - seconds, end, asked)
+                    self._values.update(zip((first for first, _ in self._ranges(start, stop)), values, strict=True))
+                    if worker in starting:
+                        starting.remove(worker)
+                        asked = end - seconds  # starting a process is no cost of a chunk
+                    chunk = LoopChunk(worker, start, stop, end - seconds, end, asked, queue, stolen)
                     trace.chunks.append(chunk)
-                    # Starting a process is no cost of a chunk.
-                    overhead_s = end - seconds - asked if worker in begun else 0.0
-                    begun.add(worker)
-                    queues.done(worker, taken.stop - taken.start, seconds, overhead_s)
+                    queues.done(chunk)
                     launch(worker)
 
     def _tell(self, begun: float) -> None:

@@ -12,14 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING
 
-from windrow.engines.cores import pin
 from windrow.place.loop_trace import LoopChunk, LoopTrace
 from windrow.place.queues import Taken
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from windrow.loops.kernel import Kernel
+    from windrow.loops.kernel import RangeFunction
     from windrow.place.queues import Queues
 
 #: Chunks of each thread by which it is judged whether they wait for the lock, and the share of their time that they may.
@@ -44,20 +43,19 @@ class Failed(Exception):
 
 
 class Team:
-    """The threads of one loop."""
+    """The threads of one loop; ``judged``: they may wait for the interpreter's lock. Each is pinned to a core where these are given."""
 
-    def __init__(self, kernel: Kernel, workers: int, cores: tuple[int, ...] = ()) -> None:
+    def __init__(self, call: RangeFunction, workers: int, *, judged: bool, cores: tuple[int, ...] = ()) -> None:
         self.trace = LoopTrace(workers)
         self.began = perf_counter()
         self.held = False  #: threads waited for the interpreter's lock: the rest was not run
         self.queues: Queues | None = None  #: of the rows that no pilot has run
-        self._kernel = kernel
-        self._workers = workers
-        self._cores = cores  #: to pin workers to
+        self._call = call
+        self._cores = cores
         self._lock = threading.Lock()
         self._over = False  #: nobody takes any more
         self._failed: Failed | None = None
-        self._judged = 0 if kernel.releases or workers == 1 else JUDGED
+        self._judged = judged and workers > 1
         self._seen = [0.0, 0.0, 0]  #: seconds and processor time of chunks that were judged, and their number
 
     def pilot(self, rows: int, until_s: float, small_s: float) -> tuple[int, float]:
@@ -67,7 +65,7 @@ class Team:
         """
         seen, size, rest_s = 0, max(rows // FIRST, 1), small_s
         while seen < rows and perf_counter() - self.began < until_s and (rest_s >= small_s or seen < SEEN * rows):
-            last = self.call(0, Taken(seen, min(seen + size, rows), 0), perf_counter() - self.began)
+            last = self.call(0, Taken(seen, min(seen + size, rows)))
             if last is None:
                 break
             seen, size = last.stop, size * LARGER
@@ -77,11 +75,9 @@ class Team:
 
     def run(self) -> None:
         """Run all that is left, on all threads; raises ``Failed``."""
-        helpers: list[Future[None]] = []
         self._seen = [0.0, 0.0, 0]
-        if self._workers > 1:
-            pool = _pool(self._workers - 1)
-            helpers = [pool.submit(self._work, worker) for worker in range(1, self._workers)]
+        pool = _pool(self.trace.workers - 1)
+        helpers = [pool.submit(self._work, worker) for worker in range(1, self.trace.workers)]
         try:
             self._work(0)
             _wait(helpers)
@@ -96,10 +92,10 @@ class Team:
 
     def alone(self) -> None:
         """Run the rest in the calling thread, in as few chunks as it can."""
-        self._judged = 0
+        self._judged = False
         assert self.queues is not None
         for start, stop in self.queues.rest() if self._failed is None else ():
-            if self.call(0, Taken(start, stop, 0), perf_counter() - self.began) is None:
+            if self.call(0, Taken(start, stop)) is None:
                 break
         self.raise_failed()
 
@@ -110,11 +106,10 @@ class Team:
     def _work(self, worker: int) -> None:
         before = os.sched_getaffinity(0) if self._cores else None
         if self._cores:
-            pin(self._cores[worker])
+            os.sched_setaffinity(0, {self._cores[worker]})
         try:
-            while self._one(worker) is not None:
-                if self._judged and self._judge():
-                    break
+            while self._take(worker) and not (self._judged and self._judge()):
+                pass
         except BaseException:
             self._over = True
             raise
@@ -122,21 +117,21 @@ class Team:
             if before is not None:
                 os.sched_setaffinity(0, before)
 
-    def _one(self, worker: int) -> LoopChunk | None:
-        """Take and run one chunk."""
+    def _take(self, worker: int) -> bool:
+        """Take and run one chunk, if there is one."""
         asked = perf_counter() - self.began
         assert self.queues is not None
         with self._lock:
             taken = None if self._over else self.queues.take(worker, asked)
-        return None if taken is None else self.call(worker, taken, asked)
+        return taken is not None and self.call(worker, taken, asked) is not None
 
-    def call(self, worker: int, taken: Taken, asked: float) -> LoopChunk | None:
+    def call(self, worker: int, taken: Taken, asked: float | None = None) -> LoopChunk | None:
         """Run the kernel for some rows; None: it raised."""
-        start, stop = taken.start, taken.stop
+        start, stop, queue, stolen, _ = taken
         used = thread_time() if self._judged else 0.0
         begin = perf_counter() - self.began
         try:
-            self._kernel.call(start, stop)
+            self._call(start, stop)
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
             self._over = True
             failed = Failed(taken)
@@ -146,11 +141,11 @@ class Team:
                     self._failed = failed
             return None
         end = perf_counter() - self.began
-        chunk = LoopChunk.of(taken, worker, begin, end, asked)
+        chunk = LoopChunk(worker, start, stop, begin, end, begin if asked is None else asked, queue, stolen)
         with self._lock:
             self.trace.chunks.append(chunk)
             if self.queues is not None:
-                self.queues.done(worker, stop - start, end - begin, begin - asked)
+                self.queues.done(chunk)
             if self._judged:
                 self._seen[0] += end - begin
                 self._seen[1] += thread_time() - used
@@ -160,12 +155,12 @@ class Team:
     def _judge(self) -> bool:
         """Say whether threads wait for the lock, once enough was seen of all; nothing more is run then."""
         wall, used, count = self._seen
-        if count < JUDGED * self._workers or wall < JUDGED_S:
+        workers = self.trace.workers
+        if count < JUDGED * workers or wall < JUDGED_S:
             return self._over
-        self._judged = 0
-        if used < COMPUTING * wall and used * self._workers < 1.2 * wall:
-            self.held = True
-            self._over = True
+        self._judged = False
+        if used < COMPUTING * wall and used * workers < 1.2 * wall:
+            self.held = self._over = True
         return self.held
 
     def resume(self) -> None:

@@ -1,9 +1,9 @@
-"""The body of a loop: what it is called with, whether it lets go of the interpreter's lock, and its rows if it raises."""
+"""The body of a loop: what it is called with, whether it lets go of the interpreter's lock, and at which rows it raises."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from windrow.errors import TaskError, UsageError, error_text
+from windrow.errors import UsageError
 from windrow.loops.dependence import refuse_dependent
 from windrow.loops.row_blocks import block
 
@@ -28,18 +28,19 @@ class Kernel(NamedTuple):
 
     name: str
     call: RangeFunction
-    releases: bool = False  #: known to let go of the interpreter's lock
-    #: gives a function and its arguments that do the same in another process, for ranges of rows; None: it cannot be done there
-    send: Callable[[Any, Sequence[tuple[int, int]]], tuple[Any, ...]] | None = None
-    shared: Any = None  #: what all ranges need: sent to other processes once, and given to ``send``
+    releases: bool  #: known to let go of the interpreter's lock
+    function: Callable[..., Any]  #: as users gave it, for other processes
+    #: gives the arguments of the function for some rows, of ``shared``; None: what it does in another process is lost
+    send: Callable[[Any, int, int], tuple[Any, ...]] | None
+    shared: Any = None  #: what all rows need: it is sent to other processes once
 
 
-class RowFailed(Exception):
-    """A row at which a function of one row raised; the cause is what it raised."""
+class Failed(Exception):
+    """Rows at which a kernel raised, the first and the one behind the last; the cause is what it raised."""
 
-    def __init__(self, row: int) -> None:
-        super().__init__(row)
-        self.row = row
+    def __init__(self, start: int, stop: int) -> None:
+        super().__init__(start, stop)
+        self.start, self.stop = start, stop
 
 
 def make_kernel(function: Any, arguments: tuple[Any, ...] = (), *, keep: bool = False) -> Kernel:
@@ -60,26 +61,15 @@ def make_kernel(function: Any, arguments: tuple[Any, ...] = (), *, keep: bool = 
     else:
         called = function if rows == 2 else _each(function)
     call = (lambda start, stop: called(start, stop, *arguments)) if arguments else called
-    send = (lambda _, ranges: (_call_ranges, function, ranges, arguments)) if keep else None
-    return Kernel(name, call, compiled, send)
+    send = (lambda _, start, stop: (start, stop, *arguments)) if keep else None
+    return Kernel(name, call, compiled, function, send)
 
 
 def block_kernel(function: Callable[[Any], Any], array: Any) -> Kernel:
     """Make a loop's body of a function of blocks of an array."""
     name = getattr(function, "__name__", type(function).__name__)
-
-    def send(shared: Any, ranges: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
-        return _call_blocks, function, [block(shared, *one) for one in ranges]
-
-    return Kernel(name, lambda start, stop: function(block(array, start, stop)), send=send, shared=array)
-
-
-def _call_ranges(kernel: Callable[..., Any], ranges: Sequence[tuple[int, int]], args: tuple[Any, ...]) -> list[Any]:
-    return [kernel(start, stop, *args) for start, stop in ranges]
-
-
-def _call_blocks(function: Callable[[Any], Any], blocks: Sequence[Any]) -> list[Any]:
-    return [function(one) for one in blocks]
+    call = lambda start, stop: function(block(array, start, stop))  # noqa: E731
+    return Kernel(name, call, False, function, lambda shared, *rows: (block(shared, *rows),), array)
 
 
 @lru_cache(64)
@@ -107,7 +97,7 @@ def _each(function: Callable[..., Any]) -> Callable[..., None]:
             try:
                 function(row, *arguments)
             except Exception as error:
-                raise RowFailed(row) from error
+                raise Failed(row, row + 1) from error
 
     return call
 
@@ -146,20 +136,3 @@ def _kind(argument: Any) -> Any:
     if isinstance(argument, np.ndarray):
         return argument.dtype, argument.ndim, argument.flags.num
     return type(argument)
-
-
-def failure_of(name: str, start: int, stop: int, error: BaseException) -> TaskError:
-    """Say at which rows a kernel raised."""
-    where = f"rows {start} to {stop - 1}" if stop > start + 1 else f"row {start}"
-    cause = error
-    if isinstance(error, RowFailed) and error.__cause__ is not None:
-        where, cause = f"row {error.row}", error.__cause__
-        start, stop = error.row, error.row + 1
-    made = TaskError(
-        f"{name} raised {type(cause).__name__} at {where}: {error_text(cause)}; other chunks that were under way were finished, "
-        "and no rows were run twice",
-        start=start,
-        stop=stop,
-    )
-    made.__cause__ = cause
-    return made

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from windrow.errors import UsageError
-from windrow.loops.kernel import Kernel, failure_of
+from windrow.errors import TaskError, UsageError, error_text
+from windrow.loops.kernel import Failed, Kernel
 from windrow.loops.loop_report import LoopReport
-from windrow.loops.team import Failed, Team
+from windrow.loops.team import Team
 from windrow.place.loop_trace import LoopChunk
 from windrow.place.queues import Taken
 from windrow.shape.partition.schemes import AUTO, known_as
@@ -77,12 +77,22 @@ class Loop:
             else:
                 self.report.decisions.append("there were no rows")
         except Failed as failed:
-            rows = self._ranges(failed.taken.start, failed.taken.stop)
-            error = failure_of(self._kernel.name, rows[0][0], rows[-1][1], failed.__cause__ or failed)
-            raise error from error.__cause__
+            raise self._named(failed) from failed.__cause__
         finally:
             self._tell(begun)
         return {start: self._values[start] for start in sorted(self._values)}
+
+    def _named(self, failed: Failed) -> TaskError:
+        """Say at which rows the kernel raised."""
+        ranges, cause = self._ranges(failed.start, failed.stop), failed.__cause__ or failed
+        start, stop = ranges[0][0], ranges[-1][1]
+        where = f"rows {start} to {stop - 1}" if stop > start + 1 else f"row {start}"
+        return TaskError(
+            f"{self._kernel.name} raised {type(cause).__name__} at {where}: {error_text(cause)}; other chunks that were under way "
+            "were finished, and no rows were run twice",
+            start=start,
+            stop=stop,
+        )
 
     def _ranges(self, first: int, last: int) -> list[tuple[int, int]]:
         """Give the rows for which the kernel is called by itself."""
@@ -127,7 +137,6 @@ class Loop:
         held = f"{self._kernel.name} holds the interpreter's lock, so that threads gain nothing"
         seen = sum(one.stop - one.start for one in team.trace.chunks)
         seconds = sum(one.end - one.begin for one in team.trace.chunks) / team.trace.workers
-        team.resume()
         left_s = seconds / max(seen, 1) * (self._count - seen)
         if send is not None and left_s >= PROCESSES_S and self._options.engine == "auto":
             report.decisions.append(f"the rest in processes: {held}")
@@ -160,8 +169,8 @@ class Loop:
                 asked = perf_counter() - began
                 taken = queues.take(worker, asked)
                 if taken is not None:
-                    function, *arguments = send(shared, self._ranges(taken.start, taken.stop))
-                    running[pool.submit(_timed, function, *arguments)] = worker, taken, asked
+                    arguments = [send(shared, *rows) for rows in self._ranges(taken.start, taken.stop)]
+                    running[pool.submit(_call_each, self._kernel.function, arguments)] = worker, taken, asked
 
             for worker in range(workers):
                 launch(worker)
@@ -174,7 +183,7 @@ class Loop:
                     except Exception as error:
                         for other in running:
                             other.cancel()
-                        raise Failed(taken) from error
+                        raise Failed(start, stop) from error
                     end = perf_counter() - began
                     self._values.update(zip((first for first, _ in self._ranges(start, stop)), values, strict=True))
                     if worker in starting:
@@ -199,7 +208,7 @@ class Loop:
             sys.stderr.write(report.timing() + "\n")
 
 
-def _timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+def _call_each(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> tuple[float, list[Any]]:
     begin = perf_counter()
-    value = function(*arguments)
-    return perf_counter() - begin, value
+    values = [function(*one) for one in arguments]
+    return perf_counter() - begin, values

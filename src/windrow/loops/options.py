@@ -55,7 +55,7 @@ class LoopOptions:
             if chosen not in names:
                 raise UnknownNameError(f"there is no {what} {chosen!r}{alternatives('known', chosen, names)}")
         for name, value in (("workers", self.workers), ("grain", self.grain)):
-            if value is not None and not _is_count(value):
+            if value is not None and (type(value) is not int or value < 1):
                 raise UsageError(f"{name}= is a whole number, 1 or more; got {value!r}")
 
     def places(self) -> Topology:
@@ -103,10 +103,6 @@ def read_options(partition: Any, queues: str, victims: str, others: Mapping[str,
         if name not in fields:
             raise UnknownNameError(f"a loop has no option {name!r}{alternatives('options', name, list(fields))}")
     return LoopOptions(partition=partition, queues=queues, victims=victims, **others)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _here(*, hyperthreads: bool) -> Topology:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING
 
+from windrow.loops.kernel import Failed
 from windrow.place.loop_trace import LoopChunk, LoopTrace
 from windrow.place.queues import Taken
 
@@ -30,16 +32,8 @@ JUDGED_S = 0.002
 #: further one so many times larger: the first rows may be the heaviest.
 SEEN, FIRST, LARGER = 0.05, 2048, 4
 
-_helpers: ThreadPoolExecutor | None = None
-_size = 0
-
-
-class Failed(Exception):
-    """A chunk whose kernel raised; the cause is what it raised."""
-
-    def __init__(self, taken: Taken) -> None:
-        super().__init__(taken)
-        self.taken = taken
+#: Threads that help, of all loops that run at a time: what more loops want is done by those who called them.
+MOST_HELPERS = 1024
 
 
 class Team:
@@ -76,8 +70,7 @@ class Team:
     def run(self) -> None:
         """Run all that is left, on all threads; raises ``Failed``."""
         self._seen = [0.0, 0.0, 0]
-        pool = _pool(self.trace.workers - 1)
-        helpers = [pool.submit(self._work, worker) for worker in range(1, self.trace.workers)]
+        helpers = [_pool().submit(self._work, worker) for worker in range(1, self.trace.workers)]
         try:
             self._work(0)
             _wait(helpers)
@@ -134,10 +127,10 @@ class Team:
             self._call(start, stop)
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
             self._over = True
-            failed = Failed(taken)
-            failed.__cause__ = error
+            failed = error if isinstance(error, Failed) else Failed(start, stop)
+            failed.__cause__ = failed.__cause__ or error
             with self._lock:
-                if self._failed is None or self._failed.taken.start > start:
+                if self._failed is None or self._failed.start > failed.start:
                     self._failed = failed
             return None
         end = perf_counter() - self.began
@@ -163,10 +156,6 @@ class Team:
             self.held = self._over = True
         return self.held
 
-    def resume(self) -> None:
-        """Let others take again, after the team was held up."""
-        self._over = False
-
 
 def _wait(helpers: list[Future[None]]) -> None:
     for helper in helpers:
@@ -174,18 +163,11 @@ def _wait(helpers: list[Future[None]]) -> None:
             helper.result()
 
 
-def _pool(count: int) -> ThreadPoolExecutor:
-    """Give threads that helped before, and more of them if need be."""
-    global _helpers, _size
-    if _helpers is None or _size < count:
-        _helpers, _size = ThreadPoolExecutor(count, thread_name_prefix="windrow-loop"), count
-    return _helpers
-
-
-def _forget() -> None:
-    global _helpers
-    _helpers = None  # threads do not come along
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Give threads that help all loops, one after the other; it makes them as they are needed."""
+    return ThreadPoolExecutor(MOST_HELPERS, thread_name_prefix="windrow-loop")
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not come along

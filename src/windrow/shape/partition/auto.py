@@ -59,9 +59,8 @@ class Auto:
             return
         means = [one.seconds / one.rows for one in loop.times]
         fast, slow = min(means), max(means)
-        worst = loop.times[means.index(slow)]
-        best = loop.times[means.index(fast)]
-        chance = ERRORS * math.hypot(worst.sigma / math.sqrt(worst.chunks), best.sigma / math.sqrt(best.chunks))
+        ends = (loop.times[means.index(mean)] for mean in (fast, slow))
+        chance = ERRORS * math.hypot(*(one.sigma / math.sqrt(one.chunks) for one in ends))
         if fast and slow > FASTER * fast and slow - fast > chance:
             times = f"{slow / fast:.1f} times"
             self._change("AWF-C", loop, f"rows take {times} as long on the slowest worker as on the fastest")

@@ -55,10 +55,9 @@ def known_as(scheme: Any) -> str:
     if callable(scheme):
         return getattr(scheme, "__name__", "the function")
     name = str(scheme)
-    if name in names():
-        return name
-    if name.upper() in names():
-        return name.upper()
+    for written in (name, name.upper()):
+        if written in names():
+            return written
     raise UnknownNameError(f"there is no partitioner {scheme!r}{alternatives('partitioners', name, names())}")
 
 

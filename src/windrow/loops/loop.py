@@ -115,7 +115,6 @@ class Loop:
                 report.decisions.append(said)
                 if seen < self._count:
                     team.call(0, Taken(seen, self._count))
-                team.raise_failed()
                 return
         team.queues = options.make_queues(self._count - seen, self._topology, self._grain, seen)
         if engine == "processes":

@@ -48,7 +48,7 @@ class Team:
         self._cores = cores
         self._lock = threading.Lock()
         self._over = False  #: nobody takes any more
-        self._failed: Failed | None = None
+        self._failures: list[Failed] = []
         self._judged = judged and workers > 1
         self._seen = [0.0, 0.0, 0]  #: seconds and processor time of chunks that were judged, and their number
 
@@ -60,11 +60,8 @@ class Team:
         seen, size, rest_s = 0, max(rows // FIRST, 1), small_s
         while seen < rows and perf_counter() - self.began < until_s and (rest_s >= small_s or seen < SEEN * rows):
             last = self.call(0, Taken(seen, min(seen + size, rows)))
-            if last is None:
-                break
             seen, size = last.stop, size * LARGER
             rest_s = (rows - seen) * (last.end - last.begin) / (last.stop - last.start)
-        self.raise_failed()
         return seen, rest_s
 
     def run(self) -> None:
@@ -78,23 +75,18 @@ class Team:
             self._over = True
             _wait(helpers)
             raise
+        if self._failures:
+            raise min(self._failures, key=lambda one: one.start)
         if not self.held:
             self.alone()  # what was left to a helper that did not begin in time
-        self.raise_failed()
         self.trace.chunks.sort(key=lambda one: one.end)
 
     def alone(self) -> None:
         """Run the rest in the calling thread, in as few chunks as it can."""
         self._judged = False
         assert self.queues is not None
-        for start, stop in self.queues.rest() if self._failed is None else ():
-            if self.call(0, Taken(start, stop)) is None:
-                break
-        self.raise_failed()
-
-    def raise_failed(self) -> None:
-        if self._failed is not None:
-            raise self._failed
+        for start, stop in self.queues.rest():
+            self.call(0, Taken(start, stop))
 
     def _work(self, worker: int) -> None:
         before = os.sched_getaffinity(0) if self._cores else None
@@ -103,6 +95,9 @@ class Team:
         try:
             while self._take(worker) and not (self._judged and self._judge()):
                 pass
+        except Failed as failed:
+            self._over = True
+            self._failures.append(failed)
         except BaseException:
             self._over = True
             raise
@@ -116,23 +111,21 @@ class Team:
         assert self.queues is not None
         with self._lock:
             taken = None if self._over else self.queues.take(worker, asked)
-        return taken is not None and self.call(worker, taken, asked) is not None
+        if taken is not None:
+            self.call(worker, taken, asked)
+        return taken is not None
 
-    def call(self, worker: int, taken: Taken, asked: float | None = None) -> LoopChunk | None:
-        """Run the kernel for some rows; None: it raised."""
+    def call(self, worker: int, taken: Taken, asked: float | None = None) -> LoopChunk:
+        """Run the kernel for some rows; raises ``Failed``."""
         start, stop, queue, stolen, _ = taken
         used = thread_time() if self._judged else 0.0
         begin = perf_counter() - self.began
         try:
             self._call(start, stop)
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-            self._over = True
-            failed = error if isinstance(error, Failed) else Failed(start, stop)
-            failed.__cause__ = failed.__cause__ or error
-            with self._lock:
-                if self._failed is None or self._failed.start > failed.start:
-                    self._failed = failed
-            return None
+        except Failed:
+            raise
+        except Exception as error:
+            raise Failed(start, stop) from error
         end = perf_counter() - self.began
         chunk = LoopChunk(worker, start, stop, begin, end, begin if asked is None else asked, queue, stolen)
         with self._lock:

@@ -108,10 +108,8 @@ class FilledQueues:
         }[layout]
         self._groups, self._owners, self._homes = groups, owners, homes  #: of workers; of queues; by worker its queue
         count = len(owners)
-        self._thieves = []
-        for worker in workers if count > 1 else ():
-            near = {queue for queue in workers if groups[queue] == groups[worker]} if layout == "percpu" else set[int]()
-            self._thieves.append(Thief(victims, homes[worker], count, near, draw))
+        near = {group: {queue for queue in range(count) if owners[queue] == group} for group in groups}
+        self._thieves = [Thief(victims, homes[one], count, near[groups[one]], draw) for one in workers]
         self._queues: list[Cutter]
         if pre_partition or count == 1:
             self._queues = [cutter(stop - start, start) for start, stop in pre_partitioned(rows, count)]
@@ -130,8 +128,6 @@ class FilledQueues:
         rows = self._queues[home].cut(worker, now)
         if rows is not None:
             return Taken(*rows, home)
-        if not self._thieves:
-            return None
         thief = self._thieves[worker]
         while (queue := thief.victim()) is not None:
             rows = self._queues[queue].cut(worker, now)

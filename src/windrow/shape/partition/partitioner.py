@@ -84,13 +84,15 @@ def partition(
     ``costs`` are what is known beforehand, for the schemes that want it.
     """
     made = Partitioner(scheme, rows, workers, grain=grain, flavour=flavour, costs=costs)
-    row_s = made.loop.given.mean or 1.0
-    ends = [0.0] * workers
+    row_s, overhead_s = made.loop.given.mean or 1.0, made.loop.given.overhead
+    ends, last = [0.0] * workers, [0] * workers
     found = []
     while made.left:
         worker = min(range(workers), key=ends.__getitem__)
+        if last[worker]:
+            made.done(worker, last[worker], row_s * last[worker], overhead_s)
         start, stop = made.cut(worker, ends[worker]) or (0, 0)
-        found.append(stop - start)
-        made.done(worker, stop - start, row_s * (stop - start), made.loop.given.overhead)
-        ends[worker] += made.loop.given.overhead + row_s * (stop - start)
+        last[worker] = stop - start
+        ends[worker] += overhead_s + row_s * last[worker]
+        found.append(last[worker])
     return found

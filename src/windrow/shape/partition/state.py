@@ -18,7 +18,7 @@ class WorkerTimes:
     #: sums in which each chunk counts as often as its number: later ones count more
     weighed_rows: float = 0.0
     weighed_s: float = 0.0
-    weighed_overhead_s: float = 0.0
+    weighed_all_s: float = 0.0  #: with what cutting took
     mean: float = 0.0  #: of a row, over chunks
     squares: float = 0.0  #: sum of squared deviations from that mean
 
@@ -29,7 +29,7 @@ class WorkerTimes:
         self.overhead_s = overhead_s
         self.weighed_rows += self.chunks * rows
         self.weighed_s += self.chunks * run_s
-        self.weighed_overhead_s += self.chunks * overhead_s
+        self.weighed_all_s += self.chunks * (run_s + overhead_s)
         row_s = run_s / rows
         before = row_s - self.mean
         self.mean += before / self.chunks
@@ -42,7 +42,7 @@ class WorkerTimes:
 
     def speed(self, *, overhead: bool) -> float:
         """Rows of a second, of late chunks more than of early ones; 0: not known. ``overhead``: cutting takes time too."""
-        return self.weighed_rows / max(self.weighed_s + overhead * self.weighed_overhead_s, 1e-12)
+        return self.weighed_rows / max(self.weighed_all_s if overhead else self.weighed_s, 1e-12)
 
 
 @dataclass(slots=True)

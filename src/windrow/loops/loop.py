@@ -47,8 +47,7 @@ class Loop:
         compilation_s: float = 0.0,
     ) -> None:
         began = perf_counter()
-        self.rows = rows
-        self.report = report = LoopReport() if options.report is None else options.report
+        self._report = report = LoopReport() if options.report is None else options.report
         self._kernel = kernel
         self._options = options
         self._values: dict[int, Any] = {}  #: by first row
@@ -75,7 +74,7 @@ class Loop:
             if self._count:
                 self._run()
             else:
-                self.report.decisions.append("there were no rows")
+                self._report.decisions.append("there were no rows")
         except Failed as failed:
             raise self._named(failed) from failed.__cause__
         finally:
@@ -106,7 +105,7 @@ class Loop:
             self._values[start] = self._kernel.call(start, stop)
 
     def _run(self) -> None:
-        options, report, team, seen = self._options, self.report, self._team, 0
+        options, report, team, seen = self._options, self._report, self._team, 0
         engine = options.engine
         if engine == "auto" and report.scheme == AUTO and team.trace.workers > 1:
             seen, rest_s = team.pilot(self._count, PILOT_S, SMALL_S)
@@ -132,7 +131,7 @@ class Loop:
 
     def _after_threads(self) -> None:
         """Go on where threads gain nothing."""
-        report, team, send = self.report, self._team, self._kernel.send
+        report, team, send = self._report, self._team, self._kernel.send
         held = f"{self._kernel.name} holds the interpreter's lock, so that threads gain nothing"
         seen = sum(one.stop - one.start for one in team.trace.chunks)
         seconds = sum(one.end - one.begin for one in team.trace.chunks) / team.trace.workers
@@ -157,7 +156,7 @@ class Loop:
             )
         from windrow.tasks.executor import Executor
 
-        self.report.engine = f"{self.report.engine}, then processes" if trace.chunks else "processes"
+        self._report.engine = f"{self._report.engine}, then processes" if trace.chunks else "processes"
         began, workers = self._team.began, trace.workers
         with Executor(workers) as pool:
             shared = pool._session.share(self._kernel.shared) if self._kernel.shared is not None else None
@@ -194,7 +193,7 @@ class Loop:
                     launch(worker)
 
     def _tell(self, begun: float) -> None:
-        report, borders = self.report, self._borders
+        report, borders = self._report, self._borders
         chunks = report.trace.chunks
         if borders is not None:
             chunks[:] = [one._replace(start=borders[one.start], stop=borders[one.stop]) for one in chunks]

@@ -9,7 +9,7 @@ from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from windrow.engines.cores import read_cores
+from windrow.engines.cores import allowed_cores, read_cores
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import UnknownNameError, UsageError, alternatives
 from windrow.place.queues import LAYOUTS, VICTIMS, FilledQueues, RangeQueues
@@ -60,7 +60,7 @@ class LoopOptions:
 
     def places(self) -> Topology:
         """Say where the workers are."""
-        here = _here(hyperthreads=self.hyperthreads)
+        here = _read(self.hyperthreads, allowed_cores())
         if self.topology is not None:
             given = parse_topology(self.topology)
             if len(given) > len(here):
@@ -105,13 +105,8 @@ def read_options(partition: Any, queues: str, victims: str, others: Mapping[str,
     return LoopOptions(partition=partition, queues=queues, victims=victims, **others)
 
 
-def _here(*, hyperthreads: bool) -> Topology:
-    allowed = tuple(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ()
-    return _read(hyperthreads, allowed)
-
-
 @lru_cache(4)
 def _read(hyperthreads: bool, allowed: tuple[int, ...]) -> Topology:  # noqa: ARG001 - what is read depends on it
-    """Reading takes longer than a short loop."""
+    """Read the cores here, which takes longer than a short loop."""
     found = read_cores(hyperthreads=hyperthreads)[: granted_cores(os.environ)]
     return Topology(tuple(group for group, _ in found), tuple(core for _, core in found))

@@ -75,8 +75,8 @@ def map_blocks(
     if not callable(function):
         raise UsageError(f"wr.map_blocks calls a function with blocks of rows, got {type(function).__name__}")
     made = block_kernel(function, array)
-    loop = Loop(made, count_rows(array), chosen, keep=True, in_blocks=reduce is not None)
-    values = loop.run()
+    rows = count_rows(array)
+    values = Loop(made, rows, chosen, keep=True, in_blocks=reduce is not None).run()
     if reduce is not None:
         return fold(reduce, values.values()) if values else None
-    return concatenate(made.name, values, loop.rows) if values else function(block(array, 0, 0))
+    return concatenate(made.name, values, rows) if values else function(block(array, 0, 0))

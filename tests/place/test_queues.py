@@ -15,6 +15,7 @@ from windrow.engines.cores import read_cores
 from windrow.errors import UnknownNameError, UsageError
 from windrow.loops.options import LoopOptions
 from windrow.place.loop_simulation import simulate_loop
+from windrow.place.loop_trace import LoopChunk
 from windrow.place.queues import LAYOUTS, VICTIMS, Thief, pre_partitioned
 from windrow.place.topology import Topology, parse_topology
 from windrow.shape.partition.schemes import names
@@ -29,7 +30,7 @@ def drained(queues: Any, worker: int) -> list[int]:
 
 def test_chunks_go_round_the_queues() -> None:
     queues = LoopOptions(partition="GSS", queues="percpu").make_queues(1000, FOUR)
-    filled = [[stop - start for start, stop in queue.rest()] for queue in queues._queues]  # type: ignore[attr-defined]
+    filled = [[stop - start for start, stop in queue.rest()] for queue in queues._queues]  # type: ignore[union-attr]
     assert filled == [[250, 79, 25, 8, 3, 1], [188, 59, 19, 6, 2, 1], [141, 45, 14, 4, 1], [106, 33, 11, 3, 1]]
 
 
@@ -89,7 +90,7 @@ def test_every_row_is_taken_once_whoever_steals(data: st.DataObject, count: int,
             continue
         for row in range(taken.start, taken.stop):
             seen[row] += 1
-        queues.done(worker, taken.stop - taken.start, 1.0, 0.1)
+        queues.done(LoopChunk(worker, taken.start, taken.stop, 0.1, 1.1, 0.0, taken.queue))
     assert seen == [1] * count
 
 

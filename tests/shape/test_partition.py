@@ -301,6 +301,16 @@ def test_ours_is_within_five_percent_of_the_best(loop: str, workers: int) -> Non
     assert trace.makespan <= 1.05 * best(LOOPS[loop], workers, **options)
 
 
+@pytest.mark.parametrize("workers", [4, 20])
+@pytest.mark.parametrize("part", [20, 40, 100])
+def test_ours_cuts_little_where_cutting_costs_much(part: int, workers: int) -> None:
+    """Cutting takes a part of a worker's share of the work: a cut for each worker is best, and ours does not know it before."""
+    overhead_s = 20_000 * 1e-5 / workers / part
+    trace, _ = auto_trace(LOOPS["even"], workers, overhead_s=overhead_s)
+    assert trace.makespan <= 1.3 * best(LOOPS["even"], workers, overhead_s=overhead_s)
+    assert len(trace.chunks) <= 8 * workers
+
+
 def test_ours_says_when_it_changes_and_stays_where_it_gains_nothing() -> None:
     _, even = auto_trace(LOOPS["even"])
     assert even.said == []

@@ -1,4 +1,4 @@
-"""The cores of this machine, by the group - a processor or memory domain - whose memory is near; and pinning to one."""
+"""The cores of this machine, by the group - a processor or memory domain - whose memory is near."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def read_cores(*, hyperthreads: bool = False, root: str = "/") -> list[tuple[int
     folder = Path(root, "sys/devices/system/cpu")
     seen: set[tuple[int, int]] = set()
     found: list[tuple[int, int]] = []
-    for number in _allowed(root):
+    for number in sorted(allowed_cores(root)):
         here = folder / f"cpu{number}" / "topology"
         package, core = _number(here / "physical_package_id", 0), _number(here / "core_id", number)
         if (package, core) in seen and not hyperthreads:
@@ -27,16 +27,12 @@ def read_cores(*, hyperthreads: bool = False, root: str = "/") -> list[tuple[int
     return [(names[group], number) for group, number in found]
 
 
-def pin(core: int) -> None:
-    """Keep the thread that calls this on one core."""
-    os.sched_setaffinity(0, {core})
-
-
-def _allowed(root: str) -> list[int]:
+def allowed_cores(root: str = "/") -> tuple[int, ...]:
+    """Give the cores that this process may use, by their numbers."""
     if root == "/" and hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
+        return tuple(os.sched_getaffinity(0))
     folders = Path(root, "sys/devices/system/cpu").glob("cpu[0-9]*")
-    return sorted(int(one.name[3:]) for one in folders) or list(range(os.cpu_count() or 1))
+    return tuple(int(one.name[3:]) for one in folders) or tuple(range(os.cpu_count() or 1))
 
 
 def _number(path: Path, other: int) -> int:

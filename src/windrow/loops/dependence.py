@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from windrow.errors import UsageError
+
+ADVICE = "Return what each chunk (start, stop) gives, and give reduce=, such as operator.add"
 
 
 @lru_cache(64)
@@ -22,34 +24,34 @@ def refuse_dependent(name: str, function: Callable[..., Any], rows: int) -> None
     body = next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)), None)
     if body is None:
         return
-    shared = {one for node in ast.walk(body) if isinstance(node, ast.Global | ast.Nonlocal) for one in node.names}
-    for written in _written_names(body):
-        if written in shared:
-            raise UsageError(
-                f"{name} assigns to {written!r}, which all rows share: rows that run at the same time would lose what others "
-                "assign. Return what each chunk (start, stop) gives, and give reduce=, such as operator.add"
-            )
+    nodes = list(ast.walk(body))
+    assigned = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    for node in nodes:
+        for written in node.names if isinstance(node, ast.Global | ast.Nonlocal) else ():
+            if written in assigned:
+                raise UsageError(
+                    f"{name} assigns to {written!r}, which all rows share: rows that run at the same time would lose what "
+                    f"others assign. {ADVICE}"
+                )
     row_names = _row_names(body, rows)
-    stores, own_names = list(_subscripts(body, ast.Store)), set(_written_names(body))
-    for node, first in stores:
-        if isinstance(first, ast.Constant) and isinstance(node.value, ast.Name) and node.value.id not in own_names:
+    places = [node for node in nodes if isinstance(node, ast.Subscript)]
+    own = set()  #: what is written at the row's own place
+    for place in places:
+        if isinstance(place.ctx, ast.Store):
+            index = _first_index(place)
+            if isinstance(index, ast.Constant) and isinstance(place.value, ast.Name) and place.value.id not in assigned:
+                raise UsageError(
+                    f"{name} writes to {ast.unparse(place)}, the same place for all rows: what rows that run at the same time "
+                    f"write there would be lost. {ADVICE}"
+                )
+            if isinstance(index, ast.Name) and index.id in row_names:
+                own.add(ast.unparse(place.value))
+    for place in places:
+        if isinstance(place.ctx, ast.Load) and ast.unparse(place.value) in own and _is_neighbour(place, row_names):
             raise UsageError(
-                f"{name} writes to {ast.unparse(node)}, the same place for all rows: what rows that run at the same time write "
-                "there would be lost. Return what each chunk (start, stop) gives, and give reduce=, such as operator.add"
-            )
-    own = {ast.unparse(node.value) for node, first in stores if isinstance(first, ast.Name) and first.id in row_names}
-    for node, first in _subscripts(body, ast.Load):
-        if ast.unparse(node.value) in own and _is_neighbour(first, row_names):
-            raise UsageError(
-                f"{name} reads {ast.unparse(node)} and writes that of its own row: a row needs what another one wrote, so "
+                f"{name} reads {ast.unparse(place)} and writes that of its own row: a row needs what another one wrote, so "
                 "that rows cannot run at the same time. Write to another array, or run the loop as it is"
             )
-
-
-def _written_names(body: ast.FunctionDef) -> Iterator[str]:
-    for node in ast.walk(body):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
 
 
 def _row_names(body: ast.FunctionDef, rows: int) -> set[str]:
@@ -57,24 +59,22 @@ def _row_names(body: ast.FunctionDef, rows: int) -> set[str]:
     arguments = [one.arg for one in (*body.args.posonlyargs, *body.args.args)]
     if rows == 1:
         return set(arguments[:1])
-    found = set()
-    for node in ast.walk(body):
-        if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call):
-            used = {one.id for one in ast.walk(node.iter) if isinstance(one, ast.Name)}
-            if used.issuperset(arguments[:2]):
-                found.add(node.target.id)
-    return found
+    loops = (node for node in ast.walk(body) if isinstance(node, ast.For) and isinstance(node.iter, ast.Call))
+    return {
+        loop.target.id
+        for loop in loops
+        if isinstance(loop.target, ast.Name)
+        and {one.id for one in ast.walk(loop.iter) if isinstance(one, ast.Name)}.issuperset(arguments[:2])
+    }
 
 
-def _subscripts(body: ast.FunctionDef, kind: type[ast.expr_context]) -> Iterator[tuple[ast.Subscript, ast.expr]]:
-    """Give what is indexed, with the first index."""
-    for node in ast.walk(body):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, kind):
-            yield node, node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+def _first_index(place: ast.Subscript) -> ast.expr:
+    return place.slice.elts[0] if isinstance(place.slice, ast.Tuple) and place.slice.elts else place.slice
 
 
-def _is_neighbour(index: ast.expr, rows: set[str]) -> bool:
+def _is_neighbour(place: ast.Subscript, rows: set[str]) -> bool:
     """Say whether an index is a row and something: ``i - 1``."""
+    index = _first_index(place)
     if not isinstance(index, ast.BinOp) or not isinstance(index.op, ast.Add | ast.Sub):
         return False
     sides = (index.left, index.right)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from windrow.errors import UsageError
-from windrow.loops.kernel import Kernel, failure_of
+from windrow.errors import TaskError, UsageError, error_text
+from windrow.loops.kernel import Failed, Kernel
 from windrow.loops.loop_report import LoopReport
-from windrow.loops.team import Failed, Team
+from windrow.loops.team import Team
 from windrow.place.loop_trace import LoopChunk
 from windrow.place.queues import Taken
 from windrow.shape.partition.schemes import AUTO, known_as
@@ -43,32 +43,27 @@ class Loop:
         options: LoopOptions,
         *,
         keep: bool,
-        in_blocks: bool | None = None,
+        in_blocks: bool,
         compilation_s: float = 0.0,
     ) -> None:
         began = perf_counter()
-        self.rows = rows
-        self.report = report = LoopReport() if options.report is None else options.report
+        self._report = report = LoopReport() if options.report is None else options.report
         self._kernel = kernel
         self._options = options
-        self._borders: list[int] | None = None
         self._values: dict[int, Any] = {}  #: by first row
-        count, grain = rows, options.grain
-        if keep:
-            self._kernel = kernel._replace(call=self._keep)
-        if in_blocks or (keep and in_blocks is None):
-            count = min(rows, BLOCKS)
-            self._borders = [rows * number // count for number in range(count + 1)] if count else [0]
-            grain = max(grain * count // max(rows, 1), 1)
-        self._call = kernel.call
-        self._count = count
-        topology = options.places()
+        self._count, self._grain = rows, options.grain
+        self._borders: list[int] | None = None
+        if in_blocks:
+            self._count = count = min(rows, BLOCKS)
+            self._borders = [rows * number // max(count, 1) for number in range(count + 1)]
+            self._grain = max(options.grain * count // max(rows, 1), 1)
+        self._topology = topology = options.places()
         report.rows, report.workers, report.scheme = rows, len(topology), known_as(options.partition)
         report.engine, report.decisions = "inline", []
         if options.grain > rows > 0:
             report.decisions.append(f"one chunk: grain={options.grain:,} is more than the {rows:,} rows")
-        self._topology, self._grain = topology, grain
-        self._team = Team(self._kernel, len(topology), topology.cores if options.pin else ())
+        call, cores = self._keep if keep else kernel.call, topology.cores if options.pin else ()
+        self._team = Team(call, len(topology), judged=not kernel.releases, cores=cores)
         report.trace = self._team.trace
         report.phases = {"startup_seconds": perf_counter() - began, "compilation_seconds": compilation_s}
 
@@ -79,14 +74,24 @@ class Loop:
             if self._count:
                 self._run()
             else:
-                self.report.decisions.append("there were no rows")
+                self._report.decisions.append("there were no rows")
         except Failed as failed:
-            rows = self._ranges(failed.taken.start, failed.taken.stop)
-            error = failure_of(self._kernel.name, rows[0][0], rows[-1][1], failed.__cause__ or failed)
-            raise error from error.__cause__
+            raise self._named(failed) from failed.__cause__
         finally:
             self._tell(begun)
         return {start: self._values[start] for start in sorted(self._values)}
+
+    def _named(self, failed: Failed) -> TaskError:
+        """Say at which rows the kernel raised."""
+        ranges, cause = self._ranges(failed.start, failed.stop), failed.__cause__ or failed
+        start, stop = ranges[0][0], ranges[-1][1]
+        where = f"rows {start} to {stop - 1}" if stop > start + 1 else f"row {start}"
+        return TaskError(
+            f"{self._kernel.name} raised {type(cause).__name__} at {where}: {error_text(cause)}; other chunks that were under way "
+            "were finished, and no rows were run twice",
+            start=start,
+            stop=stop,
+        )
 
     def _ranges(self, first: int, last: int) -> list[tuple[int, int]]:
         """Give the rows for which the kernel is called by itself."""
@@ -97,10 +102,10 @@ class Loop:
 
     def _keep(self, first: int, last: int) -> None:
         for start, stop in self._ranges(first, last):
-            self._values[start] = self._call(start, stop)
+            self._values[start] = self._kernel.call(start, stop)
 
     def _run(self) -> None:
-        options, report, team, seen = self._options, self.report, self._team, 0
+        options, report, team, seen = self._options, self._report, self._team, 0
         engine = options.engine
         if engine == "auto" and report.scheme == AUTO and team.trace.workers > 1:
             seen, rest_s = team.pilot(self._count, PILOT_S, SMALL_S)
@@ -108,8 +113,7 @@ class Loop:
                 said = f"in the calling thread: what was left, some {format_seconds(rest_s)}, is not worth waking others for"
                 report.decisions.append(said)
                 if seen < self._count:
-                    team.call(0, Taken(seen, self._count, 0), perf_counter() - team.began)
-                team.raise_failed()
+                    team.call(0, Taken(seen, self._count))
                 return
         team.queues = options.make_queues(self._count - seen, self._topology, self._grain, seen)
         if engine == "processes":
@@ -127,11 +131,10 @@ class Loop:
 
     def _after_threads(self) -> None:
         """Go on where threads gain nothing."""
-        report, team, send = self.report, self._team, self._kernel.send
+        report, team, send = self._report, self._team, self._kernel.send
         held = f"{self._kernel.name} holds the interpreter's lock, so that threads gain nothing"
         seen = sum(one.stop - one.start for one in team.trace.chunks)
         seconds = sum(one.end - one.begin for one in team.trace.chunks) / team.trace.workers
-        team.resume()
         left_s = seconds / max(seen, 1) * (self._count - seen)
         if send is not None and left_s >= PROCESSES_S and self._options.engine == "auto":
             report.decisions.append(f"the rest in processes: {held}")
@@ -153,45 +156,44 @@ class Loop:
             )
         from windrow.tasks.executor import Executor
 
-        self.report.engine = f"{self.report.engine}, then processes" if trace.chunks else "processes"
+        self._report.engine = f"{self._report.engine}, then processes" if trace.chunks else "processes"
         began, workers = self._team.began, trace.workers
         with Executor(workers) as pool:
             shared = pool._session.share(self._kernel.shared) if self._kernel.shared is not None else None
             running: dict[Any, tuple[int, Taken, float]] = {}
-            begun: set[int] = set()  #: workers whose process has started
+            starting = set(range(workers))
 
             def launch(worker: int) -> None:
                 asked = perf_counter() - began
                 taken = queues.take(worker, asked)
                 if taken is not None:
-                    function, *arguments = send(shared, self._ranges(taken.start, taken.stop))
-                    running[pool.submit(_timed, function, *arguments)] = worker, taken, asked
+                    arguments = [send(shared, *rows) for rows in self._ranges(taken.start, taken.stop)]
+                    running[pool.submit(_call_each, self._kernel.function, arguments)] = worker, taken, asked
 
             for worker in range(workers):
                 launch(worker)
             while running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     worker, taken, asked = running.pop(future)
+                    start, stop, queue, stolen, _ = taken
                     try:
                         seconds, values = future.result()
                     except Exception as error:
                         for other in running:
                             other.cancel()
-                        failed = Failed(taken)
-                        raise failed from error
+                        raise Failed(start, stop) from error
                     end = perf_counter() - began
-                    starts = [start for start, _ in self._ranges(taken.start, taken.stop)]
-                    self._values.update(zip(starts, values, strict=True))
-                    chunk = LoopChunk.of(taken, worker, end - seconds, end, asked)
+                    self._values.update(zip((first for first, _ in self._ranges(start, stop)), values, strict=True))
+                    if worker in starting:
+                        starting.remove(worker)
+                        asked = end - seconds  # starting a process is no cost of a chunk
+                    chunk = LoopChunk(worker, start, stop, end - seconds, end, asked, queue, stolen)
                     trace.chunks.append(chunk)
-                    # Starting a process is no cost of a chunk.
-                    overhead_s = end - seconds - asked if worker in begun else 0.0
-                    begun.add(worker)
-                    queues.done(worker, taken.stop - taken.start, seconds, overhead_s)
+                    queues.done(chunk)
                     launch(worker)
 
     def _tell(self, begun: float) -> None:
-        report, borders = self.report, self._borders
+        report, borders = self._report, self._borders
         chunks = report.trace.chunks
         if borders is not None:
             chunks[:] = [one._replace(start=borders[one.start], stop=borders[one.stop]) for one in chunks]
@@ -204,7 +206,7 @@ class Loop:
             sys.stderr.write(report.timing() + "\n")
 
 
-def _timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+def _call_each(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> tuple[float, list[Any]]:
     begin = perf_counter()
-    value = function(*arguments)
-    return perf_counter() - begin, value
+    values = [function(*one) for one in arguments]
+    return perf_counter() - begin, values

@@ -9,16 +9,16 @@ from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from windrow.engines.cores import read_cores
+from windrow.engines.cores import allowed_cores, read_cores
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import UnknownNameError, UsageError, alternatives
-from windrow.place.queues import LAYOUTS, VICTIMS, RangeQueues, fill_queues, known
+from windrow.place.queues import LAYOUTS, VICTIMS, FilledQueues, RangeQueues
 from windrow.place.topology import Topology, parse_topology
 from windrow.shape.partition.partitioner import Partitioner
 from windrow.shape.partition.schemes import FLAVOURS, STATIC_STEAL, is_adaptive, known_as
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from windrow.loops.loop_report import LoopReport
     from windrow.place.queues import Queues
@@ -46,23 +46,21 @@ class LoopOptions:
     report: LoopReport | None = None
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise UnknownNameError(
-                f"there is no engine {self.engine!r} for loops{alternatives('engines', self.engine, ENGINES)}"
-            )
-        known("layout of queues", self.queues, LAYOUTS)
-        known("way to choose victims", self.victims, VICTIMS)
-        if self.flavour not in FLAVOURS:
-            raise UnknownNameError(
-                f"there is no flavour {self.flavour!r}{alternatives('flavours', self.flavour, FLAVOURS)}"
-            )
+        for what, chosen, names in (
+            ("engine for loops", self.engine, ENGINES),
+            ("layout of queues", str(self.queues).lower(), LAYOUTS),
+            ("way to choose victims", str(self.victims).lower(), VICTIMS),
+            ("flavour", self.flavour, FLAVOURS),
+        ):
+            if chosen not in names:
+                raise UnknownNameError(f"there is no {what} {chosen!r}{alternatives('known', chosen, names)}")
         for name, value in (("workers", self.workers), ("grain", self.grain)):
-            if value is not None and not _is_count(value):
+            if value is not None and (type(value) is not int or value < 1):
                 raise UsageError(f"{name}= is a whole number, 1 or more; got {value!r}")
 
     def places(self) -> Topology:
         """Say where the workers are."""
-        here = _here(hyperthreads=self.hyperthreads)
+        here = _read(self.hyperthreads, allowed_cores())
         if self.topology is not None:
             given = parse_topology(self.topology)
             if len(given) > len(here):
@@ -87,15 +85,14 @@ class LoopOptions:
         def cutter(count: int, start: int) -> Partitioner:
             return Partitioner(scheme, count, len(topology), grain=grain, flavour=self.flavour, start=first + start)
 
-        divided = self.pre_partition or callable(scheme) or is_adaptive(name)
-        return fill_queues(
+        return FilledQueues(
             rows,
             topology,
             cutter,
-            layout=self.queues,
-            victims=self.victims,
-            pre_partition=divided,
-            draw=_draw(self.seed),
+            layout=self.queues.lower(),
+            victims=self.victims.lower(),
+            pre_partition=self.pre_partition or callable(scheme) or is_adaptive(name),
+            draw=Random(self.seed).randrange,  # noqa: S311 - nobody is to be kept from guessing victims
         )
 
 
@@ -108,29 +105,8 @@ def read_options(partition: Any, queues: str, victims: str, others: Mapping[str,
     return LoopOptions(partition=partition, queues=queues, victims=victims, **others)
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _here(*, hyperthreads: bool) -> Topology:
-    allowed = tuple(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ()
-    return _read(hyperthreads, allowed)
-
-
 @lru_cache(4)
 def _read(hyperthreads: bool, allowed: tuple[int, ...]) -> Topology:  # noqa: ARG001 - what is read depends on it
-    """Reading takes longer than a short loop."""
+    """Read the cores here, which takes longer than a short loop."""
     found = read_cores(hyperthreads=hyperthreads)[: granted_cores(os.environ)]
     return Topology(tuple(group for group, _ in found), tuple(core for _, core in found))
-
-
-def _draw(seed: int) -> Callable[[int], int]:
-    """Give a function that draws a number below another; its generator is made with the first number, as that takes a while."""
-    numbers: list[Random] = []
-
-    def draw(below: int) -> int:
-        if not numbers:
-            numbers.append(Random(seed))  # noqa: S311 - nobody is to be kept from guessing victims
-        return numbers[0].randrange(below)
-
-    return draw

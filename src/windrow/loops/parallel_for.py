@@ -44,10 +44,9 @@ def parallel_for(
     chosen = read_options(partition, queues, victims, options)
     if isinstance(n, bool) or not hasattr(n, "__index__") or n < 0:
         raise UsageError(f"a loop has a whole number of rows, 0 or more; got {n!r}")
-    begin = perf_counter()
-    made = make_kernel(kernel, tuple(args), keep=reduce is not None)
-    loop = Loop(made, int(n), chosen, keep=reduce is not None, compilation_s=perf_counter() - begin)
-    values = loop.run()
+    begin, keep = perf_counter(), reduce is not None
+    made = make_kernel(kernel, tuple(args), keep=keep)
+    values = Loop(made, int(n), chosen, keep=keep, in_blocks=keep, compilation_s=perf_counter() - begin).run()
     return fold(reduce, values.values()) if values and reduce is not None else None
 
 
@@ -76,8 +75,8 @@ def map_blocks(
     if not callable(function):
         raise UsageError(f"wr.map_blocks calls a function with blocks of rows, got {type(function).__name__}")
     made = block_kernel(function, array)
-    loop = Loop(made, count_rows(array), chosen, keep=True, in_blocks=reduce is not None)
-    values = loop.run()
+    rows = count_rows(array)
+    values = Loop(made, rows, chosen, keep=True, in_blocks=reduce is not None).run()
     if reduce is not None:
         return fold(reduce, values.values()) if values else None
-    return concatenate(made.name, values, loop.rows) if values else function(block(array, 0, 0))
+    return concatenate(made.name, values, rows) if values else function(block(array, 0, 0))

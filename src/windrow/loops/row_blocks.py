@@ -13,17 +13,15 @@ from windrow.errors import StepResultError, UsageError
 
 def count_rows(array: Any) -> int:
     """Count the rows of something that blocks can be cut from."""
-    if _is_sparse(array):
-        if array.format != "csr":
-            raise UsageError(
-                f"rows of a sparse matrix are cut from CSR; this one is {array.format.upper()}: give matrix.tocsr()"
-            )
-        return int(array.shape[0])
-    if isinstance(array, np.ndarray) and array.ndim == 0:
-        raise UsageError("an array without dimensions has no rows")
-    if isinstance(array, np.ndarray) or _is_awkward(array):
-        return len(array)
-    raise UsageError(f"blocks are cut from NumPy and awkward arrays and from CSR matrices, got {type(array).__name__}")
+    if _is_sparse(array) and array.format != "csr":
+        raise UsageError(
+            f"rows of a sparse matrix are cut from CSR; this one is {array.format.upper()}: give matrix.tocsr()"
+        )
+    rows = _rows_of(array)
+    if rows is None:
+        what = "an array without dimensions" if isinstance(array, np.ndarray) else type(array).__name__
+        raise UsageError(f"blocks are cut from the rows of NumPy and awkward arrays and of CSR matrices, got {what}")
+    return rows
 
 
 def block(array: Any, start: int, stop: int) -> Any:
@@ -40,7 +38,7 @@ def block(array: Any, start: int, stop: int) -> Any:
 def concatenate(name: str, made: Mapping[int, Any], last: int) -> Any:
     """Put together what a function gave for blocks, by their first rows and in their order."""
     for (start, value), stop in zip(made.items(), [*list(made)[1:], last], strict=True):
-        rows = len(value) if isinstance(value, np.ndarray) and value.ndim else _rows_of(value)
+        rows = _rows_of(value)
         if rows != stop - start:
             what = f"{rows} rows" if rows is not None else f"{type(value).__name__} {value!r:.60}"
             raise StepResultError(
@@ -58,7 +56,8 @@ def concatenate(name: str, made: Mapping[int, Any], last: int) -> Any:
 def _rows_of(value: Any) -> int | None:
     if _is_sparse(value):
         return int(value.shape[0])
-    return len(value) if _is_awkward(value) else None
+    has_rows = _is_awkward(value) or (isinstance(value, np.ndarray) and value.ndim)
+    return len(value) if has_rows else None
 
 
 def _is_sparse(array: Any) -> bool:

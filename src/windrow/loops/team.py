@@ -9,17 +9,18 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING
 
-from windrow.engines.cores import pin
+from windrow.loops.kernel import Failed
 from windrow.place.loop_trace import LoopChunk, LoopTrace
 from windrow.place.queues import Taken
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from windrow.loops.kernel import Kernel
+    from windrow.loops.kernel import RangeFunction
     from windrow.place.queues import Queues
 
 #: Chunks of each thread by which it is judged whether they wait for the lock, and the share of their time that they may.
@@ -31,33 +32,24 @@ JUDGED_S = 0.002
 #: further one so many times larger: the first rows may be the heaviest.
 SEEN, FIRST, LARGER = 0.05, 2048, 4
 
-_helpers: ThreadPoolExecutor | None = None
-_size = 0
-
-
-class Failed(Exception):
-    """A chunk whose kernel raised; the cause is what it raised."""
-
-    def __init__(self, taken: Taken) -> None:
-        super().__init__(taken)
-        self.taken = taken
+#: Threads that help, of all loops that run at a time: what more loops want is done by those who called them.
+MOST_HELPERS = 1024
 
 
 class Team:
-    """The threads of one loop."""
+    """The threads of one loop; ``judged``: they may wait for the interpreter's lock. Each is pinned to a core where these are given."""
 
-    def __init__(self, kernel: Kernel, workers: int, cores: tuple[int, ...] = ()) -> None:
+    def __init__(self, call: RangeFunction, workers: int, *, judged: bool, cores: tuple[int, ...] = ()) -> None:
         self.trace = LoopTrace(workers)
         self.began = perf_counter()
         self.held = False  #: threads waited for the interpreter's lock: the rest was not run
         self.queues: Queues | None = None  #: of the rows that no pilot has run
-        self._kernel = kernel
-        self._workers = workers
-        self._cores = cores  #: to pin workers to
+        self._call = call
+        self._cores = cores
         self._lock = threading.Lock()
         self._over = False  #: nobody takes any more
-        self._failed: Failed | None = None
-        self._judged = 0 if kernel.releases or workers == 1 else JUDGED
+        self._failures: list[Failed] = []
+        self._judged = judged and workers > 1
         self._seen = [0.0, 0.0, 0]  #: seconds and processor time of chunks that were judged, and their number
 
     def pilot(self, rows: int, until_s: float, small_s: float) -> tuple[int, float]:
@@ -67,21 +59,15 @@ class Team:
         """
         seen, size, rest_s = 0, max(rows // FIRST, 1), small_s
         while seen < rows and perf_counter() - self.began < until_s and (rest_s >= small_s or seen < SEEN * rows):
-            last = self.call(0, Taken(seen, min(seen + size, rows), 0), perf_counter() - self.began)
-            if last is None:
-                break
+            last = self.call(0, Taken(seen, min(seen + size, rows)))
             seen, size = last.stop, size * LARGER
             rest_s = (rows - seen) * (last.end - last.begin) / (last.stop - last.start)
-        self.raise_failed()
         return seen, rest_s
 
     def run(self) -> None:
         """Run all that is left, on all threads; raises ``Failed``."""
-        helpers: list[Future[None]] = []
         self._seen = [0.0, 0.0, 0]
-        if self._workers > 1:
-            pool = _pool(self._workers - 1)
-            helpers = [pool.submit(self._work, worker) for worker in range(1, self._workers)]
+        helpers = [_pool().submit(self._work, worker) for worker in range(1, self.trace.workers)]
         try:
             self._work(0)
             _wait(helpers)
@@ -89,32 +75,29 @@ class Team:
             self._over = True
             _wait(helpers)
             raise
+        if self._failures:
+            raise min(self._failures, key=lambda one: one.start)
         if not self.held:
             self.alone()  # what was left to a helper that did not begin in time
-        self.raise_failed()
         self.trace.chunks.sort(key=lambda one: one.end)
 
     def alone(self) -> None:
         """Run the rest in the calling thread, in as few chunks as it can."""
-        self._judged = 0
+        self._judged = False
         assert self.queues is not None
-        for start, stop in self.queues.rest() if self._failed is None else ():
-            if self.call(0, Taken(start, stop, 0), perf_counter() - self.began) is None:
-                break
-        self.raise_failed()
-
-    def raise_failed(self) -> None:
-        if self._failed is not None:
-            raise self._failed
+        for start, stop in self.queues.rest():
+            self.call(0, Taken(start, stop))
 
     def _work(self, worker: int) -> None:
         before = os.sched_getaffinity(0) if self._cores else None
         if self._cores:
-            pin(self._cores[worker])
+            os.sched_setaffinity(0, {self._cores[worker]})
         try:
-            while self._one(worker) is not None:
-                if self._judged and self._judge():
-                    break
+            while self._take(worker) and not (self._judged and self._judge()):
+                pass
+        except Failed as failed:
+            self._over = True
+            self._failures.append(failed)
         except BaseException:
             self._over = True
             raise
@@ -122,35 +105,33 @@ class Team:
             if before is not None:
                 os.sched_setaffinity(0, before)
 
-    def _one(self, worker: int) -> LoopChunk | None:
-        """Take and run one chunk."""
+    def _take(self, worker: int) -> bool:
+        """Take and run one chunk, if there is one."""
         asked = perf_counter() - self.began
         assert self.queues is not None
         with self._lock:
             taken = None if self._over else self.queues.take(worker, asked)
-        return None if taken is None else self.call(worker, taken, asked)
+        if taken is not None:
+            self.call(worker, taken, asked)
+        return taken is not None
 
-    def call(self, worker: int, taken: Taken, asked: float) -> LoopChunk | None:
-        """Run the kernel for some rows; None: it raised."""
-        start, stop = taken.start, taken.stop
+    def call(self, worker: int, taken: Taken, asked: float | None = None) -> LoopChunk:
+        """Run the kernel for some rows; raises ``Failed``."""
+        start, stop, queue, stolen, _ = taken
         used = thread_time() if self._judged else 0.0
         begin = perf_counter() - self.began
         try:
-            self._kernel.call(start, stop)
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-            self._over = True
-            failed = Failed(taken)
-            failed.__cause__ = error
-            with self._lock:
-                if self._failed is None or self._failed.taken.start > start:
-                    self._failed = failed
-            return None
+            self._call(start, stop)
+        except Failed:
+            raise
+        except Exception as error:
+            raise Failed(start, stop) from error
         end = perf_counter() - self.began
-        chunk = LoopChunk.of(taken, worker, begin, end, asked)
+        chunk = LoopChunk(worker, start, stop, begin, end, begin if asked is None else asked, queue, stolen)
         with self._lock:
             self.trace.chunks.append(chunk)
             if self.queues is not None:
-                self.queues.done(worker, stop - start, end - begin, begin - asked)
+                self.queues.done(chunk)
             if self._judged:
                 self._seen[0] += end - begin
                 self._seen[1] += thread_time() - used
@@ -160,17 +141,13 @@ class Team:
     def _judge(self) -> bool:
         """Say whether threads wait for the lock, once enough was seen of all; nothing more is run then."""
         wall, used, count = self._seen
-        if count < JUDGED * self._workers or wall < JUDGED_S:
+        workers = self.trace.workers
+        if count < JUDGED * workers or wall < JUDGED_S:
             return self._over
-        self._judged = 0
-        if used < COMPUTING * wall and used * self._workers < 1.2 * wall:
-            self.held = True
-            self._over = True
+        self._judged = False
+        if used < COMPUTING * wall and used * workers < 1.2 * wall:
+            self.held = self._over = True
         return self.held
-
-    def resume(self) -> None:
-        """Let others take again, after the team was held up."""
-        self._over = False
 
 
 def _wait(helpers: list[Future[None]]) -> None:
@@ -179,18 +156,11 @@ def _wait(helpers: list[Future[None]]) -> None:
             helper.result()
 
 
-def _pool(count: int) -> ThreadPoolExecutor:
-    """Give threads that helped before, and more of them if need be."""
-    global _helpers, _size
-    if _helpers is None or _size < count:
-        _helpers, _size = ThreadPoolExecutor(count, thread_name_prefix="windrow-loop"), count
-    return _helpers
-
-
-def _forget() -> None:
-    global _helpers
-    _helpers = None  # threads do not come along
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Give threads that help all loops, one after the other; it makes them as they are needed."""
+    return ThreadPoolExecutor(MOST_HELPERS, thread_name_prefix="windrow-loop")
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not come along

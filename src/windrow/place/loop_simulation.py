@@ -30,20 +30,18 @@ def simulate_loop(
     """
     slower = slower or [1.0] * workers
     trace = LoopTrace(workers)
-    latest: list[LoopChunk | None] = [None] * workers
-    waiting = [(0.0, worker) for worker in range(workers)]
+    waiting: list[tuple[float, int, LoopChunk | None]] = [(0.0, worker, None) for worker in range(workers)]
     while waiting:
-        now, worker = heapq.heappop(waiting)
-        before = latest[worker]
-        if before is not None:
-            queues.done(worker, before.stop - before.start, before.end - before.begin, before.begin - before.asked)
+        now, worker, chunk = heapq.heappop(waiting)
+        if chunk is not None:
+            queues.done(chunk)
         taken = queues.take(worker, now)
         if taken is None:
             continue
-        begin = now + overhead_s + steal_s * taken.stolen + far_steal_s * taken.far
+        begin = now + overhead_s + steal_s * (taken.stolen > 0) + far_steal_s * taken.far
         end = begin + float(sums[taken.stop] - sums[taken.start]) * slower[worker]
-        latest[worker] = chunk = LoopChunk.of(taken, worker, begin, end, now)
+        chunk = LoopChunk(worker, taken.start, taken.stop, begin, end, now, taken.queue, taken.stolen)
         trace.chunks.append(chunk)
-        heapq.heappush(waiting, (end, worker))
+        heapq.heappush(waiting, (end, worker, chunk))
     trace.chunks.sort(key=lambda one: one.end)
     return trace

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from windrow.place.queues import Taken
+from typing import NamedTuple
 
 
 class LoopChunk(NamedTuple):
@@ -19,12 +16,7 @@ class LoopChunk(NamedTuple):
     end: float
     asked: float  #: when the worker asked for it
     queue: int = 0
-    stolen: int = 0  #: chunks that were stolen with it; 0: its own
-
-    @classmethod
-    def of(cls, taken: Taken, worker: int, begin: float, end: float, asked: float) -> LoopChunk:
-        stolen = taken.chunks if taken.stolen else 0
-        return cls(worker, taken.start, taken.stop, begin, end, asked, taken.queue, stolen)
+    stolen: int = 0  #: chunks that were stolen with it; 0: it was the worker's own
 
 
 @dataclass(slots=True)

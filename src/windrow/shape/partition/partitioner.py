@@ -34,7 +34,7 @@ class Partitioner:
                 raise UsageError(f"{what}= is a whole number, {least} or more; got {value!r}")
         self.name = known_as(scheme)
         self.loop = LoopState(rows, workers, grain, given=costs or Costs())
-        self._rule = find(scheme, flavour)(self.loop) if rows else None
+        self._rule = find(scheme, flavour)
         self._at = start
 
     @property
@@ -49,12 +49,13 @@ class Partitioner:
     def cut(self, worker: int = 0, now: float = 0.0) -> tuple[int, int] | None:
         """Give the first row of the next chunk and the one behind its last; None: all rows are given away."""
         loop = self.loop
-        if not loop.left or self._rule is None:
+        if not loop.left:
             return None
         loop.worker, loop.now = worker, now
         rows = min(max(int(self._rule(loop)), loop.grain), loop.left)
         loop.left -= rows
         loop.step += 1
+        loop.last = rows
         start, self._at = self._at, self._at + rows
         return start, self._at
 
@@ -83,13 +84,15 @@ def partition(
     ``costs`` are what is known beforehand, for the schemes that want it.
     """
     made = Partitioner(scheme, rows, workers, grain=grain, flavour=flavour, costs=costs)
-    row_s = made.loop.given.mean or 1.0
-    ends = [0.0] * workers
+    row_s, overhead_s = made.loop.given.mean or 1.0, made.loop.given.overhead
+    ends, last = [0.0] * workers, [0] * workers
     found = []
     while made.left:
         worker = min(range(workers), key=ends.__getitem__)
+        if last[worker]:
+            made.done(worker, last[worker], row_s * last[worker], overhead_s)
         start, stop = made.cut(worker, ends[worker]) or (0, 0)
-        found.append(stop - start)
-        made.done(worker, stop - start, row_s * (stop - start), made.loop.given.overhead)
-        ends[worker] += made.loop.given.overhead + row_s * (stop - start)
+        last[worker] = stop - start
+        ends[worker] += overhead_s + row_s * last[worker]
+        found.append(last[worker])
     return found

@@ -55,10 +55,9 @@ def known_as(scheme: Any) -> str:
     if callable(scheme):
         return getattr(scheme, "__name__", "the function")
     name = str(scheme)
-    if name in names():
-        return name
-    if name.upper() in names():
-        return name.upper()
+    for written in (name, name.upper()):
+        if written in names():
+            return written
     raise UnknownNameError(f"there is no partitioner {scheme!r}{alternatives('partitioners', name, names())}")
 
 
@@ -72,34 +71,28 @@ def find(scheme: Any, flavour: str = "daphne") -> Scheme:
     name = known_as(scheme)
     if callable(scheme) or name in _registered:
         function = scheme if callable(scheme) else _registered[name]
-        return lambda _: _checked(name, function)
+        return lambda loop: _ask(name, function, loop)
     if name == AUTO:
-        return Auto
-    if name == STATIC_STEAL:
-        return daphne.self_scheduling
+        return Auto()
     tables = (daphne.SCHEMES, literature.SCHEMES) if flavour == "daphne" else (literature.SCHEMES, daphne.SCHEMES)
-    return next(table[name] for table in (*tables, adaptive.SCHEMES) if name in table)
+    found = (table[name] for table in (*tables, adaptive.SCHEMES) if name in table)
+    return next(found, daphne.SCHEMES["SS"])  # of STATIC_STEAL as of SS
 
 
-def _checked(name: str, function: Callable[[LoopState], Any]) -> Callable[[LoopState], float]:
-    """Make a rule of a user's function, whose answer has to be a number of rows."""
-
-    def rule(loop: LoopState) -> float:
-        try:
-            rows = function(loop)
-        except Exception as error:
-            what = f"{type(error).__name__}: {error}"
-            raise UsageError(f"the partitioner {name!r} raised for chunk {loop.step}: {what}") from error
-        try:
-            whole = rows.__index__()
-        except AttributeError:
-            raise UsageError(
-                f"the partitioner {name!r} has to answer with a whole number of rows, and gave {rows!r} for chunk {loop.step}"
-            ) from None
-        if not 1 <= whole <= loop.left:
-            raise UsageError(
-                f"the partitioner {name!r} gave {whole} rows for chunk {loop.step}; it has to be 1 to the {loop.left} that are left"
-            )
-        return int(whole)
-
-    return rule
+def _ask(name: str, function: Callable[[LoopState], Any], loop: LoopState) -> int:
+    """Call a user's function, whose answer has to be a number of rows."""
+    try:
+        rows = function(loop)
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UsageError(f"the partitioner {name!r} raised for chunk {loop.step}: {what}") from error
+    if not hasattr(rows, "__index__"):
+        raise UsageError(
+            f"the partitioner {name!r} has to answer with a whole number of rows, and gave {rows!r} for chunk {loop.step}"
+        )
+    whole = int(rows.__index__())
+    if not 1 <= whole <= loop.left:
+        raise UsageError(
+            f"the partitioner {name!r} gave {whole} rows for chunk {loop.step}; it has to be 1 to the {loop.left} that are left"
+        )
+    return whole

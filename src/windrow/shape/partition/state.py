@@ -14,9 +14,11 @@ class WorkerTimes:
     chunks: int = 0
     rows: int = 0
     seconds: float = 0.0  #: of all its chunks, without what cutting them took
-    run_s: float = 0.0  #: of the last chunk alone
     overhead_s: float = 0.0  #: from asking for the last chunk to its first row
-    last_rows: int = 0
+    #: sums in which each chunk counts as often as its number: later ones count more
+    weighed_rows: float = 0.0
+    weighed_s: float = 0.0
+    weighed_all_s: float = 0.0  #: with what cutting took
     mean: float = 0.0  #: of a row, over chunks
     squares: float = 0.0  #: sum of squared deviations from that mean
 
@@ -24,7 +26,10 @@ class WorkerTimes:
         self.chunks += 1
         self.rows += rows
         self.seconds += run_s
-        self.run_s, self.overhead_s, self.last_rows = run_s, overhead_s, rows
+        self.overhead_s = overhead_s
+        self.weighed_rows += self.chunks * rows
+        self.weighed_s += self.chunks * run_s
+        self.weighed_all_s += self.chunks * (run_s + overhead_s)
         row_s = run_s / rows
         before = row_s - self.mean
         self.mean += before / self.chunks
@@ -34,6 +39,10 @@ class WorkerTimes:
     def sigma(self) -> float:
         """The sample standard deviation of what a row took on average in a chunk."""
         return math.sqrt(self.squares / (self.chunks - 1)) if self.chunks > 1 else 0.0
+
+    def speed(self, *, overhead: bool) -> float:
+        """Rows of a second, of late chunks more than of early ones; 0: not known. ``overhead``: cutting takes time too."""
+        return self.weighed_rows / max(self.weighed_all_s if overhead else self.weighed_s, 1e-12)
 
 
 @dataclass(slots=True)
@@ -54,6 +63,7 @@ class LoopState:
     grain: int = 1  #: rows of a chunk at least
     left: int = 0  #: rows that nobody has yet
     step: int = 0  #: chunks that were cut before
+    last: int = 0  #: rows of the chunk before
     worker: int = 0  #: who asks
     now: float = 0.0  #: seconds since the loop began
     given: Costs = field(default_factory=Costs)
@@ -82,6 +92,4 @@ class LoopState:
 
 
 #: Says how many rows the next chunk gets, before it is bounded by the grain and by what is left.
-Rule = Callable[[LoopState], float]
-#: Makes the rule of one loop, which may remember things of it.
-Scheme = Callable[[LoopState], Rule]
+Scheme = Callable[[LoopState], float]

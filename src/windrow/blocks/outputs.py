@@ -64,11 +64,31 @@ def merge_values(left: Any, right: Any) -> Any:
         ) from error
 
 
+#: Mappings and objects within each other that are looked into for their size.
+MOST_DEEP = 8
+
+
 def try_merging(value: Any) -> None:
     """Raise now if a value could not be merged with another of its kind, rather than at the end of a long run."""
     if isinstance(value, np.ndarray) and value.ndim and value.dtype != object:
         return  # whether shapes will agree is not known yet
     merge_values(value, value)
+
+
+def bytes_of(value: Any, depth: int = 0) -> int:
+    """Count the bytes of arrays and histograms in a value, and about those of its lists; what is unknown has none."""
+    if type(value) in (int, float, str):
+        return 0
+    if isinstance(value, Mapping):
+        return sum(bytes_of(one, depth + 1) for one in value.values()) if depth < MOST_DEEP else 0
+    if isinstance(value, (list, AbstractSet)):
+        return 8 * len(value)
+    size = getattr(value, "nbytes", None)
+    if size is None and callable(getattr(value, "view", None)) and hasattr(value, "storage_type"):
+        size = value.view(flow=True).nbytes
+    if size is None and hasattr(value, "__dict__") and depth < MOST_DEEP:
+        return bytes_of(vars(value), depth + 1)
+    return size if isinstance(size, int) else 0
 
 
 def _like(example: Mapping[Any, Any], merged: dict[Any, Any]) -> Mapping[Any, Any]:
@@ -121,6 +141,11 @@ class Leaf:
     counts: Counts
     given_up: dict[str, str] = field(default_factory=dict)  #: optional lane -> why it has no count
     windows: tuple[Window, ...] = ()  #: what all cuts say of some of the rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its outputs, as far as they are known."""
+        return sum(bytes_of(value.value) for value in self.outputs.values())
 
 
 def merge_leaves(left: Leaf, right: Leaf) -> Leaf:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.blocks.tree import Nodes, join
 from windrow.core.intervals import Intervals
 from windrow.pipeline.definition.definition import Product
+from windrow.store.spill import pieces_of, thing_of
 
 if TYPE_CHECKING:
     from windrow.core.records import Handle, Rows
@@ -104,23 +104,13 @@ def pack(partial: Partial, products: frozenset[Product]) -> list[bytes | memoryv
         # How to merge is the analysis' own; it may be a lambda, which cannot be pickled.
         outputs = {key: Value(value.value, None) for key, value in leaf.outputs.items()}
         plain[node] = replace(leaf, outputs=outputs)
-    buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps((plain, mine.kept), protocol=5, buffer_callback=buffers.append)
-    raw = [buffer.raw() for buffer in buffers]
-    sizes = pickle.dumps((len(head), [len(part) for part in raw]))
-    return [len(sizes).to_bytes(8, "little"), sizes, head, *raw]
+    return pieces_of((plain, mine.kept))
 
 
 def unpack(content: bytes, input: int, steps: Mapping[str, StepDefinition]) -> Partial:  # noqa: A002 - the word of the house
     """Make a partial of bytes again; outputs are merged as the analysis says now."""
-    begin = 8 + int.from_bytes(content[:8], "little")
-    head, sizes = pickle.loads(content[8:begin])  # noqa: S301 - the file was found to be ours alone
-    view = memoryview(bytearray(content))  # arrays may be changed by a merge in place
-    buffers, place = [], begin + head
-    for size in sizes:
-        buffers.append(view[place : place + size])
-        place += size
-    plain, kept = pickle.loads(view[begin : begin + head], buffers=buffers)  # noqa: S301 - ours alone
+    # Bytes that can be written to, as arrays may be changed by a merge in place. The file was found to be ours alone.
+    plain, kept = thing_of(bytearray(content))
     nodes: Nodes[Leaf] = Nodes()
     for node, leaf in plain.items():
         for key, value in leaf.outputs.items():

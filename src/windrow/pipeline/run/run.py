@@ -172,6 +172,7 @@ class _Run:
                 raise
             return self._again(str(refused))
         self.decisions += [*self.choice.said(), *self.rows.notes, *_about_remote(supply.source, workload.facts)]
+        self.decisions += supply.sums.said() if supply.sums is not None else []
         self._remember()
         if outcome.failure is not None:
             if (self.choice.switched or self.choice.guessed) and isinstance(outcome.failure.exception, EngineError):
@@ -195,7 +196,7 @@ class _Run:
         supply, choice, rows = self.supply, self.choice, self.rows
         engine = choice.engine(rows)
         scheduler = self._make_scheduler(engine)
-        collector = supply.make_collector()
+        collector = supply.make_collector(rows, self.workload, live=self.inbox is not None)
         inbox = supply.feed(rows, self.inbox, choice.workers)
         if inbox is not None:
             inbox.rows = lambda: supply.standing().done

@@ -23,9 +23,10 @@ from searching import examples
 from windrow.blocks.chunk import Partial
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.blocks.tree import Nodes, collapse, grow
-from windrow.core.ledger import Ledger
+from windrow.core.ledger import Ledger, join_rows
 from windrow.core.records import Failure, FailureKind, Handle, Rows
 from windrow.errors import SaveError
+from windrow.pipeline.run.partials import unite_inputs
 from windrow.pipeline.run.reduction import ReducingCollector
 from windrow.shape import reduce
 from windrow.store import spill
@@ -60,14 +61,23 @@ class Driver:
         self.collector = ReducingCollector(source, self.ledger, lambda: borders, {"sum": step})
         self.most = 0
 
-    def give(self, number: int, first: int, last: int) -> None:
-        nodes: Nodes[Leaf] = Nodes()
-        for unit in range(first, last):
-            grow(nodes, (0, unit), leaf_of(100 * number + unit), merge_leaves)
-        rows = (Rows(number, 10 * first, 10 * last),)
-        assert self.ledger.accept(f"{number} {first}", rows)
-        self.ledger.settle(f"{number} {first}")
-        self.collector.add(Handle(f"rows {number}", 0), Partial(number, nodes), rows)
+    def give(self, *pieces: tuple[int, int, int]) -> None:
+        """Bring pieces, each some units of an input; several are made one by their worker first."""
+        partials, held = [], dict.fromkeys(range(len(self.units)), 0)
+        for number, first, last in pieces:
+            partial = Partial(number)
+            for unit in range(first, last):
+                grow(partial.nodes, (0, unit), leaf_of(100 * number + unit), merge_leaves)
+            partials.append(partial)
+            held[number] += last - first
+        rows = join_rows(Rows(number, 10 * first, 10 * last) for number, first, last in pieces)
+        if len(pieces) > 1:
+            whole = {number: (number, count) for number, count in enumerate(self.units) if held[number] == count}
+            partials = [unite_inputs(partials, whole)]
+        name = str(pieces[0])
+        assert self.ledger.accept(name, rows)
+        self.ledger.settle(name)
+        self.collector.add(Handle(name, 0), partials[0], rows)
         self.most = max(self.most, self.collector.leaves.bytes)
 
     def answer(self) -> list[float] | None:
@@ -100,10 +110,17 @@ def test_any_split_in_any_order_put_aside_or_not_has_the_bits_of_the_tree(
     given_up = data.draw(st.integers(0, 2))  # of a run that was stopped
     pieces = pieces[: len(pieces) - given_up]
     there = {(number, unit) for number, first, last in pieces for unit in range(first, last)}
+    worker_of = data.draw(st.lists(st.integers(0, 2), min_size=len(pieces), max_size=len(pieces)))
+    bundles: list[
+        list[tuple[int, int, int]]
+    ] = []  # of a worker and a block of four inputs, each begun anew now and then
+    for piece, worker in zip(pieces, worker_of, strict=True):
+        same = [one for one in bundles[-4:] if one[0][0] // 4 == piece[0] // 4 and worker]
+        same[0].append(piece) if same else bundles.append([piece])
     with room_for(size):
         driver = Driver(units)
-        for piece in pieces:
-            driver.give(*piece)
+        for several in bundles:
+            driver.give(*several)
             assert driver.collector.leaves.bytes <= max(size, reduce.IN_MEMORY * 32)
         assert driver.answer() == expected(units, there)
     assert driver.collector.leaves.bytes == 0
@@ -113,7 +130,7 @@ def test_any_split_in_any_order_put_aside_or_not_has_the_bits_of_the_tree(
 def test_inputs_that_come_in_order_leave_a_logarithm_of_them() -> None:
     driver = Driver([3] * 64)
     for number in range(63):
-        driver.give(number, 0, 3)
+        driver.give((number, 0, 3))
         tree = driver.collector._trees["d"].values
         assert len(tree) == (number + 1).bit_count()
     assert driver.most <= 7 * 32
@@ -123,7 +140,7 @@ def test_what_failed_is_passed_over_and_its_input_is_complete() -> None:
     driver = Driver([4, 1])
     driver.ledger.fail(Rows(0, 10, 20), Failure(FailureKind.USER, "E", "", "", None))
     for first, last in ((0, 1), (2, 4)):
-        driver.give(0, first, last)
+        driver.give((0, first, last))
     assert list(driver.collector._trees["d"].values) == [(0, 0)]
     assert driver.answer() == expected([4, 1], {(0, 0), (0, 2), (0, 3)})
 
@@ -136,11 +153,11 @@ def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) ->
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with room_for(0):
         driver = Driver([1] * 8)
-        driver.give(0, 0, 1)
-        driver.give(2, 0, 1)
+        driver.give((0, 0, 1))
+        driver.give((2, 0, 1))
         named = rf"cannot be put aside in {tmp_path}: No space left on device; have TMPDIR"
         with pytest.raises(SaveError, match=named):
-            driver.give(4, 0, 1)
+            driver.give((4, 0, 1))
 
 
 def test_what_is_put_aside_has_no_name_and_comes_back_as_it_was(tmp_path: Any) -> None:
@@ -262,3 +279,12 @@ def test_values_that_cannot_be_pickled_stay_in_memory() -> None:
         result = made.run(files(7), engine="threads", workers=2, progress=False)
     assert len(result["all_of", "b"].numbers) == 5 * 600
     assert not [said for said in result.decisions if said.startswith("reduction")]
+
+
+@pytest.mark.slow
+def test_processes_add_up_neighbouring_inputs_with_the_same_bits() -> None:
+    whole = content(analysis().run(files(24), engine="inline", workers=1, progress=False))
+    for chunk in (200, 600):
+        result = analysis().run(files(24), engine="processes", workers=2, chunk=chunk, progress=False)
+        assert content(result) == whole
+        assert result.complete

@@ -12,8 +12,15 @@ from collections.abc import Sequence
 IN_MEMORY = 2
 #: Bytes that all of them may have in any case: about what the interpreter and the libraries of the driver take.
 SMALL_BYTES = 64_000_000
+#: Blocks of inputs that each worker has at least, so that none is left alone with the last.
+BLOCKS = 4
 #: Results that are added up at once in coffea ("treereduction").
 FAN_IN = 20
+
+
+def block(inputs: int, workers: int) -> int:
+    """Say how many neighbouring inputs are one worker's, a power of two: it adds them up and brings the sum."""
+    return 1 << max((inputs // (BLOCKS * workers)).bit_length() - 1, 0)
 
 
 def room(largest: int) -> int:

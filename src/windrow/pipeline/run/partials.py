@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.blocks.chunk import Partial
 from windrow.blocks.cutflow_counts import is_end
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
-from windrow.blocks.tree import Nodes, join
+from windrow.blocks.tree import Nodes, collapse, grow, join
 from windrow.core.intervals import Intervals
 from windrow.pipeline.definition.definition import Product
 from windrow.store.spill import pieces_of, thing_of
@@ -22,6 +22,23 @@ if TYPE_CHECKING:
 
 #: Partials of one input that wait until they are united: most are small, and each uniting looks at all nodes.
 WAITING = 8
+
+
+def unite_inputs(partials: Sequence[Partial], whole: Mapping[int, tuple[int, int]]) -> Partial:
+    """Make one partial of several of a block; ``whole``: places and units of the inputs that these are all of."""
+    by_input: dict[int, list[Partial]] = {}
+    for partial in partials:
+        for one in (partial, *partial.others):
+            by_input.setdefault(one.input, []).append(one)
+    united = [unite(mine) for mine in by_input.values()]
+    inputs = join([partial.inputs for partial in partials], merge_leaves)
+    for one in united:
+        place, units = whole.get(one.input, (0, 0))
+        leaf = collapse(one.nodes, units, merge_leaves)
+        if leaf is not None:
+            one.nodes = Nodes()
+            grow(inputs, (0, place), leaf, merge_leaves)
+    return replace(united[0], others=tuple(united[1:]), inputs=inputs)
 
 
 def unite(partials: Sequence[Partial]) -> Partial:

@@ -115,17 +115,20 @@ class ReducingCollector:
             self._counts[item.dataset] += 1
 
     def add(self, handle: Handle, partial: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
-        number = about[0].input
-        mine = self._inputs.setdefault(number, InputSum())
-        mine.rows += sum(stop - start for _, start, stop in about)
-        mine.parts.append(partial)
-        values = partial.nodes.values
-        for node in list(values):
-            grow(mine.nodes, node, self.leaves.hold(values.pop(node)), self.leaves.merge)
-        book = self._ledger.books[number]
-        if mine.rows == book.done and book.done + book.failed.total == book.everything.total:
-            self._collapse(number)
+        for number, start, stop in about:
+            self._inputs.setdefault(number, InputSum()).rows += stop - start
+        self._grow(self._trees[self._places[partial.input][0]], partial.inputs)
+        for one in (partial, *partial.others):
+            mine, book = self._inputs[one.input], self._ledger.books[one.input]
+            mine.parts.append(one)
+            self._grow(mine.nodes, one.nodes)
+            if mine.rows == book.done and book.done + book.failed.total == book.everything.total:
+                self._collapse(one.input)
         self._trim()
+
+    def _grow(self, tree: Nodes[Held], nodes: Nodes[Leaf]) -> None:
+        for node in list(nodes.values):
+            grow(tree, node, self.leaves.hold(nodes.values.pop(node)), self.leaves.merge)
 
     def partials(self) -> dict[int, list[Any]]:
         """Add up what there is of all inputs, which are as complete as they will ever be; give what is no sum."""

@@ -154,6 +154,7 @@ class _Run:
                 row_limits=supply.plan.limits,
                 chunk=chunk,
                 parts=True,
+                block=1 if journaled else self.choice.block(len(supply.plan.specs)),
                 row_s={name: cost.wall / cost.rows_in for name, cost in self.pipeline.costs.items() if cost.rows_in},
             ),
             self.plans,

@@ -46,7 +46,7 @@ def rows_world(seed: int, *, shares: bool = False, parts: bool = False) -> tuple
     policies = Policies(shape) if shares else Policies(shape, safety=Bounded())
     options = Options(restart=not shares, speculate=rng.random() < 0.5, retries=1000, crashes=50)
     scheduler = Scheduler(
-        RowFeeder(specs, policies, RowOptions(crashes=50, parts=parts, block=1 << seed % 3)), options=options
+        RowFeeder(specs, policies, RowOptions(crashes=50, parts=parts, family=1 << seed % 3)), options=options
     )
     world = World(scheduler, rng.randint(1, 4), seed=seed, shares=shares, inputs=inputs)
     return world, tuple(Rows(n, 0, borders[-1]) for n, borders in inputs.items() if borders[-1])
@@ -130,7 +130,7 @@ def parts_world(seed: int, *, skip: bool, chunk: int | None = None, shares: bool
         on_error="skip" if skip else "stop",
         chunk=chunk,
         row_limit=None if some else limit,
-        block=1 << seed % 3,
+        family=1 << seed % 3,
     )
     scheduler = Scheduler(RowFeeder(specs, policies, rows), options=options)
     world = PartsWorld(scheduler, rng.randint(1, 4), seed=seed, shares=shares, inputs=inputs)

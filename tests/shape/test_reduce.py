@@ -36,11 +36,19 @@ def test_two_large_results_stay_in_memory_and_what_is_low_in_the_tree() -> None:
     assert reduce.put_aside([(0, large), (2, large), (1, large), (0, large)]) == [1, 2]
 
 
+@given(inputs=st.integers(0, 10_000), workers=st.integers(1, 200))
+def test_families_are_powers_of_two_and_enough_for_all_workers(inputs: int, workers: int) -> None:
+    size = reduce.family(inputs, workers)
+    assert size.bit_count() == 1
+    assert size == 1 or inputs // size >= reduce.FAMILIES * workers
+    assert 2 * size * reduce.FAMILIES * workers > inputs
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 10**9)), max_size=12))
 def test_what_stays_has_room(held: list[tuple[int, int]]) -> None:
     chosen = reduce.put_aside(held)
     largest = max((size for _, size in held), default=0)
     stays = [held[number] for number in range(len(held)) if number not in chosen]
-    assert sum(size for _, size in stays) <= reduce.room(largest)
+    assert sum(size for _, size in stays) <= max(reduce.SMALL_BYTES, reduce.IN_MEMORY * largest)
     if sum(size for _, size in held) <= reduce.SMALL_BYTES:
         assert not chosen

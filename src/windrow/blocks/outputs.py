@@ -76,19 +76,16 @@ def try_merging(value: Any) -> None:
 
 
 def bytes_of(value: Any, depth: int = 0) -> int:
-    """Count the bytes of arrays and histograms in a value, and about those of its lists; what is unknown has none."""
-    if type(value) in (int, float, str):
-        return 0
-    if isinstance(value, Mapping):
-        return sum(bytes_of(one, depth + 1) for one in value.values()) if depth < MOST_DEEP else 0
+    """Count the bytes of the arrays and histograms in a value, and roughly those of its lists."""
+    size = getattr(value, "nbytes", None)
+    if isinstance(size, int):
+        return size
     if isinstance(value, (list, AbstractSet)):
         return 8 * len(value)
-    size = getattr(value, "nbytes", None)
-    if size is None and callable(getattr(value, "view", None)) and hasattr(value, "storage_type"):
-        size = value.view(flow=True).nbytes
-    if size is None and hasattr(value, "__dict__") and depth < MOST_DEEP:
-        return bytes_of(vars(value), depth + 1)
-    return size if isinstance(size, int) else 0
+    if hasattr(value, "storage_type"):
+        return int(value.view(flow=True).nbytes)
+    inside = value if isinstance(value, Mapping) else getattr(value, "__dict__", {})
+    return sum(bytes_of(one, depth + 1) for one in inside.values()) if depth < MOST_DEEP else 0
 
 
 def _like(example: Mapping[Any, Any], merged: dict[Any, Any]) -> Mapping[Any, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import count
 from operator import lt
 from typing import TYPE_CHECKING
 
@@ -106,7 +107,7 @@ class Cutter:
         return [Rows(self._input, -key, stop) for key, stop, _ in reversed(self._pieces)]
 
 
-class Block:
+class Family:
     """Neighbouring inputs, a subtree of those of their category, whose partials a worker adds up with each other."""
 
     __slots__ = ("id", "inputs", "life")
@@ -122,7 +123,7 @@ class Block:
         return any(one.cutter.rows or one.state in _UNOPENED for one in self.inputs)
 
     def is_for(self, life: Life | None) -> bool:
-        return self.life is None or self.life == life or len(self.inputs) == 1
+        return self.life in (None, life) or len(self.inputs) == 1
 
 
 _UNOPENED = (InputState.WAITING, InputState.OPENING, InputState.KNOWN)
@@ -132,12 +133,23 @@ class Input:
     """One input as work is cut from it."""
 
     __slots__ = (
-        "bad", "block", "borders", "crashes", "cutter", "failure", "identity", "place", "rows", "spec", "state", "touched"
+        "bad",
+        "borders",
+        "crashes",
+        "cutter",
+        "failure",
+        "family",
+        "identity",
+        "place",
+        "rows",
+        "spec",
+        "state",
+        "touched"
     )  # fmt: skip
 
-    def __init__(self, spec: InputSpec, block: Block, place: int) -> None:
+    def __init__(self, spec: InputSpec, family: Family, place: int) -> None:
         self.spec = spec
-        self.block, self.place = block, place  #: place: among the inputs of its category
+        self.family, self.place = family, place  #: place: among the inputs of its category
         self.state = InputState.WAITING
         self.rows = 0  #: of the whole input; meaningful once it is known
         self.borders: tuple[int, ...] = (0,)
@@ -158,14 +170,14 @@ class Input:
 class _Order:
     """The inputs of one category in order, and how many rows of them are still wanted."""
 
-    __slots__ = ("block", "inputs", "left", "next", "place", "uncut", "unopened")
+    __slots__ = ("family", "inputs", "left", "next", "places", "uncut", "unopened")
 
     def __init__(self, limit: int | None) -> None:
         self.inputs: list[Input] = []
         self.next = 0  #: the first input that was not released yet
         self.left = limit
-        self.place = 0  #: of the next input that is submitted
-        self.block: Block  #: of the latest
+        self.places = count()  #: of inputs, and
+        self.family: Family  #: of the latest
         self.uncut = 0  #: rows that can be cut now
         self.unopened = 0  #: inputs whose rows are not known or not released yet
 
@@ -174,9 +186,8 @@ class Inputs:
     """All inputs of a run."""
 
     def __init__(
-        self, ledger: Ledger, limit: int | None, limits: Mapping[str, int] | None = None, block: int = 1
+        self, ledger: Ledger, limit: int | None, limits: Mapping[str, int] | None = None, family: int = 1
     ) -> None:
-        self._block = block
         self.inputs: dict[int, Input] = {}
         self.uncut = 0  #: rows that can be cut now
         self.unopened = 0  #: inputs whose rows are not known or not released yet
@@ -184,6 +195,7 @@ class Inputs:
         self._ledger = ledger
         self._limit = limit
         self._limits = limits  #: by category; nothing of ``limit`` counts then
+        self._family = family  #: how many inputs a family has
         self._orders: dict[str, _Order] = {}
         self._waiting: deque[Input] = deque()  #: to be opened; may hold ones that no longer need it
         self._fresh: deque[Input] = deque()  #: released, and nothing was cut from them yet
@@ -199,11 +211,11 @@ class Inputs:
             if order is None:
                 limit = self._limit if self._limits is None else self._limits.get(spec.category)
                 order = self._orders[spec.category] = _Order(limit)
-            if order.left is not None or order.place % self._block == 0:  # limited rows are released in order
-                order.block = Block(spec.id)
-            one = self.inputs[spec.id] = Input(spec, order.block, order.place)
-            order.block.inputs.append(one)
-            order.place += 1
+            place = next(order.places)
+            if order.left is not None or place % self._family == 0:  # limited rows are released in order
+                order.family = Family(spec.id)
+            one = self.inputs[spec.id] = Input(spec, order.family, place)
+            order.family.inputs.append(one)
             if spec.limited:
                 order.inputs.append(one)
             self._count(spec.category, unopened=1)
@@ -270,13 +282,13 @@ class Inputs:
         return one.cutter.rows
 
     def next_waiting(self, ahead: int, life: Life | None = None) -> Input | None:
-        """Give the next input to open, if not too many are being opened already; best of no other worker's block."""
+        """Give the next input to open, if not too many are being opened already; best of no other worker's family."""
         waiting = self._waiting
         while waiting and (waiting[0].state is not InputState.WAITING or self._is_beyond(waiting[0])):
             waiting.popleft()
         if not waiting or self.opening >= ahead:
             return None
-        mine = (one for one in waiting if one.block.is_for(life) and one.state is InputState.WAITING)
+        mine = (one for one in waiting if one.family.is_for(life) and one.state is InputState.WAITING)
         return next((one for one in mine if not self._is_beyond(one)), waiting[0])
 
     def _is_beyond(self, one: Input) -> bool:
@@ -296,12 +308,12 @@ class Inputs:
         self._release(self._orders[one.spec.category])
 
     def fresh(self, life: Life | None = None) -> Input | None:
-        """Give an input that no task was cut from, so that every worker can have its own, or its own block."""
+        """Give an input that no task was cut from, so that every worker can have its own, or its own family."""
         fresh = self._fresh
         while fresh and (fresh[0].touched or not fresh[0].cutter.rows):
             fresh.popleft()
         untouched = (one for one in fresh if not one.touched and one.cutter.rows)
-        return next((one for one in untouched if one.block.is_for(life)), None)
+        return next((one for one in untouched if one.family.is_for(life)), None)
 
     def any(self) -> Input | None:
         for one in self._open.values():

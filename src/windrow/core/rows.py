@@ -68,7 +68,7 @@ class RowOptions:
     parts: bool = False  #: units may be cut into parts, which are evaluated together
     row_s: Mapping[str, float] = field(default_factory=dict)  #: by category: what rows took in an earlier run
     needs: Needs = ONE_CORE  #: of every task
-    block: int = 1  #: neighbouring inputs that a worker adds up with each other: a power of two
+    family: int = 1  #: neighbouring inputs that a worker adds up with each other: a power of two
     crashes: int = 2  #: times that merging or sending partials of an input may end a worker
 
 
@@ -104,7 +104,7 @@ class RowFeeder:
         self.notes: list[str] = []
         self.bytes_read = 0  #: by accepted attempts at rows
         self._next_task = count(1).__next__
-        self.inputs = Inputs(self.ledger, options.row_limit, options.row_limits, options.block)
+        self.inputs = Inputs(self.ledger, options.row_limit, options.row_limits, options.family)
         self.partials = Partials(self.ledger, policies.safety, options.needs, self._next_task)
         self.parts = Parts(self.ledger, options.needs, self._next_task)
         self.given: dict[int, Bundle | None] = {}  #: tasks that have not ended; of rows: whose they are
@@ -164,7 +164,7 @@ class RowFeeder:
     def _open(self, one: Input, life: Life) -> Task:
         self.inputs.begin_opening(one)
         self._at[life] = one
-        one.block.life = one.block.life or life
+        one.family.life = one.family.life or life
         number, spec = self._next_task(), one.spec
         self.given[number] = None
         return Task(number, spec.category, 0, OpenInput(spec.id), needs=self.options.needs)
@@ -196,7 +196,7 @@ class RowFeeder:
         self.window = self.policies.shape.window(None if row_s is None else row_s * size)
         bundle = self.partials.bundle(life, one)
         bundle.running += 1
-        one.block.life = one.block.life or life
+        one.family.life = one.family.life or life
         number = self._next_task()
         self.given[number] = bundle
         if not one.cutter.rows:

@@ -38,14 +38,14 @@ def thing_of(content: bytearray) -> Any:
 
 
 class Aside:
-    """Something that was put aside, until nobody refers to it."""
+    """Bytes that were put aside, until nobody refers to them."""
 
     __slots__ = ("__weakref__", "_file", "bytes")
 
     def __init__(self, pieces: Sequence[bytes | memoryview], directory: str) -> None:
         self.bytes = sum(memoryview(piece).nbytes for piece in pieces)
         try:
-            with tempfile.TemporaryFile(prefix="windrow-", dir=directory, buffering=0) as stream:
+            with tempfile.TemporaryFile(dir=directory, buffering=0) as stream:
                 self._file = os.dup(stream.fileno())
             weakref.finalize(self, os.close, self._file)
             for piece in pieces:
@@ -59,15 +59,7 @@ class Aside:
 
     def read(self) -> Any:
         content = bytearray(self.bytes)
-        rest, place = memoryview(content), 0
-        while rest:
-            count = os.preadv(self._file, [rest], place)
-            if not count:
-                raise SaveError(f"of {self.bytes:,} bytes of results that were put aside, only {place:,} are there")
-            rest, place = rest[count:], place + count
+        place = 0
+        while count := os.preadv(self._file, [memoryview(content)[place:]], place):
+            place += count
         return thing_of(content)
-
-
-def directory_for_much() -> str:
-    """Say where much can be put aside: in TMPDIR, or where it is no memory, as /tmp is on many machines."""
-    return os.environ.get("TMPDIR") or ("/var/tmp" if os.access("/var/tmp", os.W_OK) else tempfile.gettempdir())  # noqa: S108

@@ -96,10 +96,9 @@ class BatchSupply:
 
     def make_collector(self, rows: RowFeeder, workload: PipelineWorkload, *, live: bool) -> Collector:
         """Make what takes partials; ``live``: somebody may ask for the result so far."""
-        self.sums = None
         if self.writer is not None or live:
             return PartialCollector(self.writer)
-        self.sums = ReducingCollector(self.source, rows.ledger, lambda: workload.facts.borders, self.definition.steps)
+        self.sums = ReducingCollector(workload, rows.ledger)
         return self.sums
 
     def feed(self, rows: RowFeeder, inbox: Inbox | None, workers: int) -> Inbox | None:  # noqa: ARG002 - all rows are there

@@ -22,7 +22,6 @@ from windrow.errors import WindrowError
 from windrow.place.lock_watch import LockWatch
 from windrow.place.read_ahead_split import FixedSplit, MeasuredSplit
 from windrow.shape.guided import CappedUntilReordered
-from windrow.shape.reduce import block
 from windrow.shape.safety import Bounded
 from windrow.units import format_bytes, format_seconds
 
@@ -209,10 +208,6 @@ class EngineChoice:
         if journaled or self.kind == "processes":
             return Bounded()
         return self if self.may_switch else AtTheEnd()
-
-    def block(self, inputs: int) -> int:
-        """Say how many neighbouring inputs are added up by one worker: bringing saves nothing where memory is shared."""
-        return block(inputs, self.workers) if self.kind == "processes" or self.may_switch else 1
 
     def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:
         """Say whether work is to be brought to safety, where threads may become processes: not before they have."""

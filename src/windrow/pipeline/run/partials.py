@@ -25,7 +25,7 @@ WAITING = 8
 
 
 def unite_inputs(partials: Sequence[Partial], whole: Mapping[int, tuple[int, int]]) -> Partial:
-    """Make one partial of several of a block; ``whole``: places and units of the inputs that these are all of."""
+    """Make one partial of several of a family; ``whole``: places and units of the inputs that these are all of."""
     by_input: dict[int, list[Partial]] = {}
     for partial in partials:
         for one in (partial, *partial.others):
@@ -114,13 +114,22 @@ def project(partial: Partial, products: frozenset[Product]) -> Partial:
     return replace(partial, nodes=nodes, kept=kept, fragments=fragments)
 
 
+def without_merges(leaf: Leaf) -> Leaf:
+    """The leaf without what says how to merge, which is the analysis' own and may be a lambda: that cannot be pickled."""
+    return replace(leaf, outputs={key: Value(value.value, None) for key, value in leaf.outputs.items()})
+
+
+def with_merges(leaf: Leaf, steps: Mapping[str, StepDefinition]) -> Leaf:
+    for key, value in leaf.outputs.items():
+        value.merge = steps[key[0]].merge if key[0] in steps else None
+    return leaf
+
+
 def pack(partial: Partial, products: frozenset[Product]) -> list[bytes | memoryview]:
     mine = project(partial, products)
     plain: dict[Any, Leaf] = {}
     for node, leaf in mine.nodes.values.items():
-        # How to merge is the analysis' own; it may be a lambda, which cannot be pickled.
-        outputs = {key: Value(value.value, None) for key, value in leaf.outputs.items()}
-        plain[node] = replace(leaf, outputs=outputs)
+        plain[node] = without_merges(leaf)
     return pieces_of((plain, mine.kept))
 
 
@@ -130,7 +139,5 @@ def unpack(content: bytes, input: int, steps: Mapping[str, StepDefinition]) -> P
     plain, kept = thing_of(bytearray(content))
     nodes: Nodes[Leaf] = Nodes()
     for node, leaf in plain.items():
-        for key, value in leaf.outputs.items():
-            value.merge = steps[key[0]].merge if key[0] in steps else None
-        nodes.values[node] = leaf
+        nodes.values[node] = with_merges(leaf, steps)
     return Partial(input, nodes, (), kept)

@@ -43,6 +43,7 @@ from windrow.run.loop import run as run_loop
 from windrow.shape.by_scheme import ByScheme
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import CappedUntilReordered, Guided
+from windrow.shape.reduce import family
 from windrow.store.rundir import RunDirectory, time_text
 from windrow.watch.environment import commit_of, environment, installed_packages
 from windrow.watch.log import EventLog
@@ -145,6 +146,7 @@ class _Run:
         )
         # What somebody asks for while the run goes on has to be here by then.
         journaled = supply.writer is not None or supply.open_ended or self.inbox is not None
+        brings = self.choice.kind == "processes" or self.choice.may_switch
         return RowFeeder(
             supply.plan.specs,
             Policies(shape=self.choice.shape(shape), order=self.order, safety=self.choice.safety(journaled=journaled)),
@@ -154,7 +156,8 @@ class _Run:
                 row_limits=supply.plan.limits,
                 chunk=chunk,
                 parts=True,
-                block=1 if journaled else self.choice.block(len(supply.plan.specs)),
+                # Where memory is shared nothing has to be brought.
+                family=family(len(supply.plan.specs), self.choice.workers) if brings and not journaled else 1,
                 row_s={name: cost.wall / cost.rows_in for name, cost in self.pipeline.costs.items() if cost.rows_in},
             ),
             self.plans,

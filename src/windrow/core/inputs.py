@@ -120,31 +120,20 @@ class Family:
     @property
     def more(self) -> bool:
         """Whether rows of it wait to be cut, or are not known yet."""
-        return any(one.cutter.rows or one.state in _UNOPENED for one in self.inputs)
+        return any(one.cutter.rows or one.state not in _OPENED for one in self.inputs)
 
     def is_for(self, life: Life | None) -> bool:
         return self.life in (None, life) or len(self.inputs) == 1
 
 
-_UNOPENED = (InputState.WAITING, InputState.OPENING, InputState.KNOWN)
+_OPENED = (InputState.OPEN, InputState.BAD)
 
 
 class Input:
     """One input as work is cut from it."""
 
     __slots__ = (
-        "bad",
-        "borders",
-        "crashes",
-        "cutter",
-        "failure",
-        "family",
-        "identity",
-        "place",
-        "rows",
-        "spec",
-        "state",
-        "touched"
+        "bad", "borders", "crashes", "cutter", "failure", "family", "identity", "place", "rows", "spec", "state", "touched",
     )  # fmt: skip
 
     def __init__(self, spec: InputSpec, family: Family, place: int) -> None:
@@ -186,7 +175,7 @@ class Inputs:
     """All inputs of a run."""
 
     def __init__(
-        self, ledger: Ledger, limit: int | None, limits: Mapping[str, int] | None = None, family: int = 1
+        self, ledger: Ledger, limit: int | None, limits: Mapping[str, int] | None = None, size: int = 1
     ) -> None:
         self.inputs: dict[int, Input] = {}
         self.uncut = 0  #: rows that can be cut now
@@ -195,7 +184,7 @@ class Inputs:
         self._ledger = ledger
         self._limit = limit
         self._limits = limits  #: by category; nothing of ``limit`` counts then
-        self._family = family  #: how many inputs a family has
+        self._size = size  #: of families
         self._orders: dict[str, _Order] = {}
         self._waiting: deque[Input] = deque()  #: to be opened; may hold ones that no longer need it
         self._fresh: deque[Input] = deque()  #: released, and nothing was cut from them yet
@@ -212,7 +201,7 @@ class Inputs:
                 limit = self._limit if self._limits is None else self._limits.get(spec.category)
                 order = self._orders[spec.category] = _Order(limit)
             place = next(order.places)
-            if order.left is not None or place % self._family == 0:  # limited rows are released in order
+            if order.left is not None or place % self._size == 0:  # limited rows are released in order
                 order.family = Family(spec.id)
             one = self.inputs[spec.id] = Input(spec, order.family, place)
             order.family.inputs.append(one)

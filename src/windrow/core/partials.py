@@ -1,9 +1,9 @@
 """Partials of rows: when they are merged where they were made, and when they are brought to the driver.
 
-Partials of one worker and one input, or a family of neighbouring inputs, form a bundle. Eight of them are merged into one, eight of those into the next,
-so that the cost of a set of rows grows with the logarithm of their number; when nothing more is to come the rest is
-merged, and the last one is brought. Where workers can be lost, what a bundle has is also brought in between, when the
-safety decision says so. A merge works in place, so that its failure returns the rows of all that it was given.
+Partials of one worker and one input, or a family of neighbouring inputs, form a bundle. Eight of them are merged into one,
+eight of those into the next, so that the cost of a set of rows grows with the logarithm of their number; when nothing more
+is to come the rest is merged, and the last one is brought. Where workers can be lost, what a bundle has is also brought in
+between, when the safety decision says so. A merge works in place, so that its failure returns the rows of all that it was given.
 """
 
 from __future__ import annotations

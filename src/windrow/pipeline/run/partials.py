@@ -127,9 +127,7 @@ def with_merges(leaf: Leaf, steps: Mapping[str, StepDefinition]) -> Leaf:
 
 def pack(partial: Partial, products: frozenset[Product]) -> list[bytes | memoryview]:
     mine = project(partial, products)
-    plain: dict[Any, Leaf] = {}
-    for node, leaf in mine.nodes.values.items():
-        plain[node] = without_merges(leaf)
+    plain = {node: without_merges(leaf) for node, leaf in mine.nodes.values.items()}
     return pieces_of((plain, mine.kept))
 
 
@@ -138,6 +136,5 @@ def unpack(content: bytes, input: int, steps: Mapping[str, StepDefinition]) -> P
     # Bytes that can be written to, as arrays may be changed by a merge in place. The file was found to be ours alone.
     plain, kept = thing_of(bytearray(content))
     nodes: Nodes[Leaf] = Nodes()
-    for node, leaf in plain.items():
-        nodes.values[node] = with_merges(leaf, steps)
+    nodes.values = {node: with_merges(leaf, steps) for node, leaf in plain.items()}
     return Partial(input, nodes, (), kept)

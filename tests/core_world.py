@@ -238,7 +238,13 @@ class World:
             report = RowsReport(**more)
             outputs = {launch.task.makes[0]: list(payload.rows)}
         elif isinstance(payload, MergePartials):
-            outputs = {launch.task.makes[0]: [part for value in values for part in value]}
+            parts = [part for value in values for part in value]
+            for number, _, last in payload.whole:  # is said to be all there
+                mine = [part for part in parts if part.input == number]
+                book = self.scheduler.feeder.ledger.books[number]  # type: ignore[union-attr]
+                assert sum(part.stop - part.start for part in mine) == book.everything.total
+                assert max(part.stop for part in mine) <= last
+            outputs = {launch.task.makes[0]: parts}
         else:
             told = self.released.get(launch.attempt)
             outputs = {name: value for name, value in self.call(launch, values).items() if name != told}

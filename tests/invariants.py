@@ -272,7 +272,7 @@ def _partials(scheduler: Scheduler, feeder: RowFeeder) -> None:
     partials, graph = feeder.partials, scheduler.graph
     found: list[str] = []
     for bundle in partials.all():
-        life, number = bundle.life, bundle.input.spec.id
+        life, number = bundle.life, bundle.family.id
         _check(partials.bundles[number].get(life) is bundle, f"a bundle of {life} and {number} is misplaced")
         _check(not bundle.empty, f"an empty bundle of {life} and {number} is kept")
         for output in [*(one for kept in bundle.kept for one in kept), *bundle.bringing]:

@@ -210,7 +210,7 @@ class IncompleteError(WindrowError):
 
 
 class SaveError(WindrowError, OSError):
-    """A file could not be written at the end of a run; ``facts["result"]`` has the result, which is complete."""
+    """A file could not be written; at the end of a run ``facts["result"]`` has the result, which is complete."""
 
 
 class JournalError(WindrowError, OSError):

@@ -45,7 +45,9 @@ def rows_world(seed: int, *, shares: bool = False, parts: bool = False) -> tuple
     shape = Fixed(rng.choice([3, 5, 30] if parts else [10, 30]))
     policies = Policies(shape) if shares else Policies(shape, safety=Bounded())
     options = Options(restart=not shares, speculate=rng.random() < 0.5, retries=1000, crashes=50)
-    scheduler = Scheduler(RowFeeder(specs, policies, RowOptions(crashes=50, parts=parts)), options=options)
+    scheduler = Scheduler(
+        RowFeeder(specs, policies, RowOptions(crashes=50, parts=parts, family=1 << seed % 3)), options=options
+    )
     world = World(scheduler, rng.randint(1, 4), seed=seed, shares=shares, inputs=inputs)
     return world, tuple(Rows(n, 0, borders[-1]) for n, borders in inputs.items() if borders[-1])
 
@@ -123,7 +125,12 @@ def parts_world(seed: int, *, skip: bool, chunk: int | None = None, shares: bool
     options = Options(restart=not shares, speculate=rng.random() < 0.5, retries=1000, crashes=50)
     limit = rng.choice([None, None, 50])
     rows = RowOptions(
-        crashes=50, parts=True, on_error="skip" if skip else "stop", chunk=chunk, row_limit=None if some else limit
+        crashes=50,
+        parts=True,
+        on_error="skip" if skip else "stop",
+        chunk=chunk,
+        row_limit=None if some else limit,
+        family=1 << seed % 3,
     )
     scheduler = Scheduler(RowFeeder(specs, policies, rows), options=options)
     world = PartsWorld(scheduler, rng.randint(1, 4), seed=seed, shares=shares, inputs=inputs)

@@ -226,6 +226,56 @@ def test_a_full_bundle_is_merged_while_rows_are_left_and_the_rest_at_the_end() -
     assert made.stores[A] == {}
 
 
+def test_neighbouring_inputs_are_added_up_by_the_worker_that_has_them() -> None:
+    made = world(known(*[20] * 8), workers=2, rows={"family": 4})
+    assert [made.queues[life][0].task.payload.rows[0].input for life in (A, B)] == [0, 4]
+    while made.queues[A] or made.queues[B]:
+        for life in (A, B):
+            if made.queues[life]:
+                go_on(made, life)
+    finish_all(made)
+    assert len(made.taken) <= 3  # the last may be run by both
+    merges = [one.task.payload for one in made.launched if isinstance(one.task.payload, MergePartials)]
+    assert {part for merge in merges for part in merge.whole} >= {(n, n, 20) for n in (0, 1, 2, 4, 5, 6)}
+
+
+def test_a_family_whose_last_inputs_are_empty_or_given_up_is_brought() -> None:
+    made = world([InputSpec(id=n, category="d") for n in range(4)], rows={"family": 4, "on_error": "skip"})
+    made.inputs = {0: borders(20), 1: (0,), 2: borders(30), 3: (0,)}
+    while made.end is None:
+        launch = made.queues[A][0]
+        bad = launch.task.payload == OpenInput(2)
+        made.tell(*made.start(A), *(made.fail(A, ERROR) if bad else made.finish(A)))
+        while made.fetches:
+            made.tell(*made.bring())
+    assert made.end.status == "incomplete"
+    assert made.rows_taken() == [Rows(0, 0, 10), Rows(0, 10, 20)]
+
+
+def test_families_of_others_are_taken_when_nothing_else_is_left() -> None:
+    made = world(known(*[40] * 4), workers=2, rows={"family": 4})
+    assert {made.queues[life][0].task.payload.rows[0] for life in (A, B)} == {Rows(0, 0, 10), Rows(0, 10, 20)}
+    finish_all(made)
+    assert made.rows_taken() == [Rows(n, start, start + 10) for n in range(4) for start in range(0, 40, 10)]
+
+
+def test_with_a_row_limit_there_are_no_families() -> None:
+    made = world(known(*[20] * 4), workers=2, rows={"family": 4, "row_limit": 50})
+    finish_all(made)
+    assert not any(one.task.payload.whole for one in made.launched if isinstance(one.task.payload, MergePartials))
+    assert len(made.taken) >= 3
+
+
+def test_large_partials_are_merged_when_there_are_two() -> None:
+    made = world(known(200))
+    made.size = 100_000_000
+    go_on(made, A, 3, wall=1.0)
+    merges = [len(one.inputs) for one in made.launched if isinstance(one.task.payload, MergePartials)]
+    assert merges[:1] == [2]
+    finish_all(made)
+    assert made.rows_taken() == [Rows(0, n, n + 10) for n in range(0, 200, 10)]
+
+
 def test_rows_of_a_merge_go_back_when_it_fails_or_its_worker_is_lost() -> None:
     for loses in (True, False):
         made = world(known(200), restart=True)

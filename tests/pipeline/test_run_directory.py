@@ -161,8 +161,8 @@ class Full:
     """A disk on which nothing fits any more, from the moment that is asked for."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._write, self.full = disk._write_all, False
-        monkeypatch.setattr(disk, "_write_all", self)
+        self._write, self.full = disk.write_all, False
+        monkeypatch.setattr(disk, "write_all", self)
 
     def __call__(self, *given: Any) -> None:
         if self.full:

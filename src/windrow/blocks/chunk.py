@@ -51,6 +51,14 @@ class Partial:
     nodes: Nodes[Leaf] = field(default_factory=Nodes)
     fragments: tuple[SavedPart, ...] = ()  #: rows written down for files
     kept: tuple[tuple[str, RowSet], ...] = ()  #: (region, rows of it)
+    others: tuple[Partial, ...] = ()  #: of more inputs
+    inputs: Nodes[Leaf] = field(default_factory=Nodes)  #: of the tree over inputs: those of these that are whole
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the outputs, as far as they are known."""
+        trees = [self.inputs, self.nodes, *(other.nodes for other in self.others)]
+        return sum(leaf.nbytes for tree in trees for leaf in tree.values.values())
 
 
 @dataclass(frozen=True, slots=True)

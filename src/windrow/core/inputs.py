@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import count
 from operator import lt
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from windrow.errors import InternalError
 
 if TYPE_CHECKING:
     from windrow.core.ledger import Ledger
-    from windrow.core.records import Failure, InputSpec
+    from windrow.core.records import Failure, InputSpec, Life
 
 
 #: In place of the most rows of a task: those of a unit.
@@ -114,13 +115,38 @@ class Cutter:
         return [Rows(self._input, -key, stop) for key, stop, _ in reversed(self._pieces)]
 
 
+class Family:
+    """Neighbouring inputs, a subtree of those of their category, whose partials a worker adds up with each other."""
+
+    __slots__ = ("id", "inputs", "life")
+
+    def __init__(self, number: int) -> None:
+        self.id = number  #: that of its first input
+        self.inputs: list[Input] = []
+        self.life: Life | None = None  #: the worker that began with it
+
+    @property
+    def more(self) -> bool:
+        """Whether rows of it wait to be cut, or are not known yet."""
+        return any(one.cutter.rows or one.state not in _OPENED for one in self.inputs)
+
+    def is_for(self, life: Life | None) -> bool:
+        return self.life in (None, life) or len(self.inputs) == 1
+
+
+_OPENED = (InputState.OPEN, InputState.BAD)
+
+
 class Input:
     """One input as work is cut from it."""
 
-    __slots__ = ("bad", "borders", "crashes", "cutter", "failure", "identity", "rows", "spec", "state", "touched")
+    __slots__ = (
+        "bad", "borders", "crashes", "cutter", "failure", "family", "identity", "place", "rows", "spec", "state", "touched",
+    )  # fmt: skip
 
-    def __init__(self, spec: InputSpec) -> None:
+    def __init__(self, spec: InputSpec, family: Family, place: int) -> None:
         self.spec = spec
+        self.family, self.place = family, place  #: place: among the inputs of its category
         self.state = InputState.WAITING
         self.rows = 0  #: of the whole input; meaningful once it is known
         self.borders: tuple[int, ...] = (0,)
@@ -141,12 +167,14 @@ class Input:
 class _Order:
     """The inputs of one category in order, and how many rows of them are still wanted."""
 
-    __slots__ = ("inputs", "left", "next", "uncut", "unopened")
+    __slots__ = ("family", "inputs", "left", "next", "places", "uncut", "unopened")
 
     def __init__(self, limit: int | None) -> None:
         self.inputs: list[Input] = []
         self.next = 0  #: the first input that was not released yet
         self.left = limit
+        self.places = count()  #: of inputs, and
+        self.family: Family  #: of the latest
         self.uncut = 0  #: rows that can be cut now
         self.unopened = 0  #: inputs whose rows are not known or not released yet
 
@@ -154,7 +182,9 @@ class _Order:
 class Inputs:
     """All inputs of a run."""
 
-    def __init__(self, ledger: Ledger, limit: int | None, limits: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, limit: int | None, limits: Mapping[str, int] | None = None, size: int = 1
+    ) -> None:
         self.inputs: dict[int, Input] = {}
         self.uncut = 0  #: rows that can be cut now
         self.unopened = 0  #: inputs whose rows are not known or not released yet
@@ -162,6 +192,7 @@ class Inputs:
         self._ledger = ledger
         self._limit = limit
         self._limits = limits  #: by category; nothing of ``limit`` counts then
+        self._size = size  #: of families
         self._orders: dict[str, _Order] = {}
         self._waiting: deque[Input] = deque()  #: to be opened; may hold ones that no longer need it
         self._fresh: deque[Input] = deque()  #: released, and nothing was cut from them yet
@@ -173,11 +204,15 @@ class Inputs:
         for spec in specs:
             if spec.id in self.inputs:
                 raise InternalError(f"input {spec.id} ({spec.label}) was submitted twice")
-            one = self.inputs[spec.id] = Input(spec)
             order = self._orders.get(spec.category)
             if order is None:
                 limit = self._limit if self._limits is None else self._limits.get(spec.category)
                 order = self._orders[spec.category] = _Order(limit)
+            place = next(order.places)
+            if order.left is not None or place % self._size == 0:  # limited rows are released in order
+                order.family = Family(spec.id)
+            one = self.inputs[spec.id] = Input(spec, order.family, place)
+            order.family.inputs.append(one)
             if spec.limited:
                 order.inputs.append(one)
             self._count(spec.category, unopened=1)
@@ -243,14 +278,15 @@ class Inputs:
             self._fresh.append(one)
         return one.cutter.rows
 
-    def next_waiting(self, ahead: int) -> Input | None:
-        """Give the next input to open, if not too many are being opened already."""
+    def next_waiting(self, ahead: int, life: Life | None = None) -> Input | None:
+        """Give the next input to open, if not too many are being opened already; best of no other worker's family."""
         waiting = self._waiting
         while waiting and (waiting[0].state is not InputState.WAITING or self._is_beyond(waiting[0])):
             waiting.popleft()
         if not waiting or self.opening >= ahead:
             return None
-        return waiting[0]
+        mine = (one for one in waiting if one.family.is_for(life) and one.state is InputState.WAITING)
+        return next((one for one in mine if not self._is_beyond(one)), waiting[0])
 
     def _is_beyond(self, one: Input) -> bool:
         """Whether the row limit is reached before an input; the first is opened even for no rows."""
@@ -268,12 +304,13 @@ class Inputs:
         self._waiting.appendleft(one)
         self._release(self._orders[one.spec.category])
 
-    def fresh(self) -> Input | None:
-        """Give an input that no task was cut from, so that every worker can have its own."""
+    def fresh(self, life: Life | None = None) -> Input | None:
+        """Give an input that no task was cut from, so that every worker can have its own, or its own family."""
         fresh = self._fresh
         while fresh and (fresh[0].touched or not fresh[0].cutter.rows):
             fresh.popleft()
-        return fresh[0] if fresh else None
+        untouched = (one for one in fresh if not one.touched and one.cutter.rows)
+        return next((one for one in untouched if one.family.is_for(life)), None)
 
     def any(self) -> Input | None:
         for one in self._open.values():

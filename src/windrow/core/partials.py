@@ -1,13 +1,14 @@
 """Partials of rows: when they are merged where they were made, and when they are brought to the driver.
 
-Partials of one worker and one input form a bundle. Eight of them are merged into one, eight of those into the next,
-so that the cost of a set of rows grows with the logarithm of their number; when nothing more is to come the rest is
-merged, and the last one is brought. Where workers can be lost, what a bundle has is also brought in between, when the
-safety decision says so. A merge works in place, so that its failure returns the rows of all that it was given.
+Partials of one worker and one input, or a family of neighbouring inputs, form a bundle. Eight of them are merged into one,
+eight of those into the next, so that the cost of a set of rows grows with the logarithm of their number; when nothing more
+is to come the rest is merged, and the last one is brought. Where workers can be lost, what a bundle has is also brought in
+between, when the safety decision says so. A merge works in place, so that its failure returns the rows of all that it was given.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from windrow.core.policies import RECENT, AtTheEnd
 from windrow.core.records import MergePartials, Task
 
 if TYPE_CHECKING:
-    from windrow.core.inputs import Input
+    from windrow.core.inputs import Family, Input
     from windrow.core.ledger import Ledger
     from windrow.core.policies import SafetyPolicy
     from windrow.core.records import Life, Needs, Rows
@@ -25,18 +26,23 @@ if TYPE_CHECKING:
 #: until then.
 FAN_IN = 8
 
+#: Partials of more bytes are merged when there are two: what waits takes memory from what runs.
+LARGE_BYTES = 16_000_000
+
 #: In place of the number of merges that a merged partial went through: it is brought at once.
 TO_BRING = -1
 
 
 class Bundle:
-    """What one worker has of one input: tasks that run and partials that are kept."""
+    """What one worker has of one input, or of a family of them: tasks that run and partials that are kept."""
 
-    __slots__ = ("bringing", "input", "kept", "life", "merging", "running", "unsafe_s")
+    __slots__ = ("bringing", "family", "input", "kept", "large", "life", "merging", "running", "unsafe_s")
 
     def __init__(self, life: Life, one: Input) -> None:
         self.life = life
-        self.input = one
+        self.family = one.family
+        self.input = one  #: the latest of them
+        self.large = False  #: a partial was
         self.running = 0  #: tasks that were cut for this worker and may still add a partial
         #: partials that are neither being merged nor brought, by how many merges they went through
         self.kept: list[dict[str, None]] = [{}]
@@ -53,7 +59,7 @@ class Partials:
     """All bundles of a run."""
 
     def __init__(self, ledger: Ledger, safety: SafetyPolicy, needs: Needs, next_task: Callable[[], int]) -> None:
-        self.bundles: dict[int, dict[Life, Bundle]] = {}  #: by input and worker
+        self.bundles: dict[int, dict[Life, Bundle]] = {}  #: by family and worker
         self.where: dict[str, Bundle] = {}  #: by output: who keeps it or has it brought
         self.merges: dict[int, Bundle] = {}  #: by task
         self.no_more = False  #: the run is ending: nothing is to come for any bundle
@@ -67,30 +73,32 @@ class Partials:
         self._next_task = next_task
 
     def bundle(self, life: Life, one: Input) -> Bundle:
-        bundles = self.bundles.get(one.spec.id)
+        bundles = self.bundles.get(one.family.id)
         if bundles is None:
-            bundles = self.bundles[one.spec.id] = {}
+            bundles = self.bundles[one.family.id] = {}
         bundle = bundles.get(life)
         if bundle is None:
             bundle = bundles[life] = Bundle(life, one)
+        bundle.input = one
         return bundle
 
     def all(self, life: Life | None = None) -> list[Bundle]:
         return [one for found in self.bundles.values() for one in found.values() if life in (None, one.life)]
 
-    def keep(self, bundle: Bundle, output: str, level: int, seconds: float = 0.0) -> None:
+    def keep(self, bundle: Bundle, output: str, level: int, seconds: float = 0.0, size: int = 0) -> None:
         if level == len(bundle.kept):
             bundle.kept.append({})
         bundle.kept[level][output] = None
         bundle.unsafe_s += seconds
+        bundle.large |= size > LARGE_BYTES
         self.where[output] = bundle
         self.review(bundle, level)
 
     def review(self, bundle: Bundle, level: int = 0) -> None:
         """Do what is due for a bundle after a level of it, or the rows left to cut, changed."""
-        more = bundle.running or (bundle.input.cutter.rows and not self.no_more)
+        more = bundle.running or (not self.no_more and bundle.family.more)
         if more and (not self.closed or bundle.life not in self.closed):
-            if len(bundle.kept[level]) >= FAN_IN:
+            if len(bundle.kept[level]) >= (2 if bundle.large else FAN_IN):
                 outputs, bundle.kept[level] = bundle.kept[level], {}
                 self._merge(bundle, list(outputs), level + 1)
             elif self._safety is not None and not bundle.merging and self._is_due(bundle):
@@ -102,14 +110,14 @@ class Partials:
         self._drop_if_empty(bundle)
 
     def _drop_if_empty(self, bundle: Bundle) -> None:
-        bundles = self.bundles.get(bundle.input.spec.id)
+        bundles = self.bundles.get(bundle.family.id)
         if bundles is not None and bundle.empty:
             bundles.pop(bundle.life, None)
             if not bundles:
-                del self.bundles[bundle.input.spec.id]
+                del self.bundles[bundle.family.id]
 
     def review_input(self, one: Input) -> None:
-        for bundle in list(self.bundles.get(one.spec.id, {}).values()):
+        for bundle in list(self.bundles.get(one.family.id, {}).values()):
             self.review(bundle)
 
     def close(self, life: Life) -> None:
@@ -152,7 +160,7 @@ class Partials:
                 number,
                 spec.category,
                 0,
-                MergePartials(spec.id),
+                MergePartials(spec.id, self._whole(bundle.family, outputs)),
                 reads=tuple(outputs),
                 makes=(f"merge {number}",),
                 consumes=True,
@@ -160,6 +168,17 @@ class Partials:
                 pin=bundle.life,
             )
         )
+
+    def _whole(self, family: Family, outputs: list[str]) -> tuple[tuple[int, int, int], ...]:
+        """Name the inputs of a family, if there are several, of which all rows are in some partials."""
+        if len(family.inputs) == 1:
+            return ()
+        ledger, places = self._ledger, {one.spec.id: one.place for one in family.inputs}
+        rows: Counter[int] = Counter()
+        for number, start, stop in [part for output in outputs for part in ledger.held[output]]:
+            rows[number] += stop - start
+        whole = [number for number, size in rows.items() if size == ledger.books[number].everything.total]
+        return tuple((number, places[number], ledger.last_row(number)) for number in whole)
 
     # -- what becomes of them
 

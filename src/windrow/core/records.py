@@ -182,6 +182,8 @@ class MergePartials(NamedTuple):
     """Payload: make one partial of those that the task reads, in row order, perhaps in place."""
 
     input: int
+    #: inputs that these partials are all of, to be added up: number, place among those of the category, last row asked for
+    whole: tuple[tuple[int, int, int], ...] = ()
 
 
 class Opened(NamedTuple):

@@ -68,6 +68,7 @@ class RowOptions:
     parts: bool = False  #: units may be cut into parts, which are evaluated together
     row_s: Mapping[str, float] = field(default_factory=dict)  #: by category: what rows took in an earlier run
     needs: Needs = ONE_CORE  #: of every task
+    family: int = 1  #: neighbouring inputs that a worker adds up with each other: a power of two
     crashes: int = 2  #: times that merging or sending partials of an input may end a worker
 
 
@@ -103,7 +104,7 @@ class RowFeeder:
         self.notes: list[str] = []
         self.bytes_read = 0  #: by accepted attempts at rows
         self._next_task = count(1).__next__
-        self.inputs = Inputs(self.ledger, options.row_limit, options.row_limits)
+        self.inputs = Inputs(self.ledger, options.row_limit, options.row_limits, options.family)
         self.partials = Partials(self.ledger, policies.safety, options.needs, self._next_task)
         self.parts = Parts(self.ledger, options.needs, self._next_task)
         self.given: dict[int, Bundle | None] = {}  #: tasks that have not ended; of rows: whose they are
@@ -147,9 +148,9 @@ class RowFeeder:
         inputs = self.inputs
         one = self._at.get(life)
         if one is None or not one.cutter.rows:
-            one = inputs.fresh()
+            one = inputs.fresh(life)
             if one is None:
-                waiting = inputs.next_waiting(len(self._desk.workers.alive) + 1)
+                waiting = inputs.next_waiting(len(self._desk.workers.alive) + 1, life)
                 if waiting is not None:
                     return self._open(waiting, life)
                 one = inputs.any()
@@ -163,6 +164,7 @@ class RowFeeder:
     def _open(self, one: Input, life: Life) -> Task:
         self.inputs.begin_opening(one)
         self._at[life] = one
+        one.family.life = one.family.life or life
         number, spec = self._next_task(), one.spec
         self.given[number] = None
         return Task(number, spec.category, 0, OpenInput(spec.id), needs=self.options.needs)
@@ -198,6 +200,7 @@ class RowFeeder:
         self.window = self.policies.shape.window(None if row_s is None else row_s * size)
         bundle = self.partials.bundle(life, one)
         bundle.running += 1
+        one.family.life = one.family.life or life
         number = self._next_task()
         self.given[number] = bundle
         if not one.cutter.rows:
@@ -267,6 +270,7 @@ class RowFeeder:
             one = self.inputs.inputs[payload.input]
             one.identity = report.identity
             self.inputs.known(one, report.rows, report.borders)
+            self.partials.review_input(one)  # it may have no rows
             return True
         if type(payload) is EvaluateUnit:
             return self._evaluated(task, event)
@@ -274,6 +278,7 @@ class RowFeeder:
         bundle.running -= 1
         report = event.report or NO_REPORT
         rows, part, skipped = payload.rows, payload.part, report.skipped
+        one = self.inputs.inputs[rows[0].input]
         if report.rest is not None:
             rows, part = (rows[0]._replace(stop=report.rest.start),), True
         if part:
@@ -281,27 +286,31 @@ class RowFeeder:
         elif skipped:
             rows = without(rows, [part for part, _ in skipped])
         (output,) = task.makes
-        late = self._forgotten or (part and (self._stopped or bundle.input.failure_of(rows[0].start) is not None))
+        late = self._forgotten or (part and (self._stopped or one.failure_of(rows[0].start) is not None))
         if late or not self.ledger.accept(output, rows, skipped):
             self.inputs.give_back(self.ledger.unowned(payload.rows))
             self.partials.review(bundle)
             return False
         self._learn(task, event, report, task.size if report.rest is None else rows[0].stop - rows[0].start)
         if report.rest is not None:
-            bundle.input.cutter.split_unit(rows[0].start)
+            one.cutter.split_unit(rows[0].start)
             self.inputs.give_back((report.rest,))
         if part:
-            evaluation = self.parts.keep(bundle.input, event.made[0], rows[0], report.skipped)
+            evaluation = self.parts.keep(one, event.made[0], rows[0], report.skipped)
             self._desk.bring(output)
             if evaluation is not None:
                 self._evaluate(evaluation)
             self.partials.review(bundle)
             return True
         if rows:
-            self.partials.keep(self.partials.bundle(event.life, bundle.input), output, 0, event.measurement.wall)
+            self._keep(event, one, output)
         if bundle.life != event.life or not rows:
             self.partials.review(bundle)
         return True
+
+    def _keep(self, event: Finished, one: Input, output: str) -> None:
+        bundle = self.partials.bundle(event.life, one)
+        self.partials.keep(bundle, output, 0, event.measurement.wall, sum(made.bytes for made in event.made))
 
     def _evaluate(self, task: Task) -> None:
         self.given[task.id] = None
@@ -316,7 +325,7 @@ class RowFeeder:
         if report.evidence is not None:
             self.accounts[task.category].learn(report.evidence)
         if output in self.ledger.held:
-            self.partials.keep(self.partials.bundle(event.life, one), output, 0, event.measurement.wall)
+            self._keep(event, one, output)
         return True
 
     def _learn(self, task: Task, event: Finished, report: RowsReport, size: int) -> None:
@@ -365,6 +374,7 @@ class RowFeeder:
             one = self.inputs.inputs[payload.input]
             if skip:
                 self.inputs.give_up(one, failure)
+                self.partials.review_input(one)
             else:
                 self.inputs.wait_again(one)
             return not skip
@@ -377,18 +387,19 @@ class RowFeeder:
             return not skip
         assert bundle is not None
         bundle.running -= 1
+        one = self.inputs.inputs[payload.rows[0].input]
         hard = failure.kind in (FailureKind.EXHAUSTED, FailureKind.CRASHED, FailureKind.LOST)
         parts = self.is_divisible(task) and not failure.final
         if parts and (skip or hard) and failure.kind is not FailureKind.TRANSIENT_IO:
             self.inputs.give_back(payload.rows, most=UNIT)
             skip = True
         elif skip and payload.part:
-            self._give_up_unit(self.parts.unit(bundle.input, payload.rows[0]), failure)
+            self._give_up_unit(self.parts.unit(one, payload.rows[0]), failure)
             self.inputs.give_back(payload.rows)  # which fail with their unit
         elif skip:
             self._give_up(payload.rows, failure)
-            self._give_up_unreachable(bundle.input, failure)
-            self.partials.review_input(bundle.input)
+            self._give_up_unreachable(one, failure)
+            self.partials.review_input(one)
         else:
             self.inputs.give_back(payload.rows)
         self.partials.review(bundle)

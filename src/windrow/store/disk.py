@@ -32,7 +32,7 @@ def write_whole(
         # No buffer: pieces can be large and need not be copied on their way.
         with os.fdopen(os.open(part, flags, mode), "wb", buffering=0) as stream:
             for piece in pieces:
-                _write_all(stream.fileno(), piece)
+                write_all(stream.fileno(), piece)
             if sync:
                 os.fsync(stream.fileno())
         part.replace(path)
@@ -60,7 +60,8 @@ def part_of(path: Path) -> Path:
     return path.with_name(path.name + ".part")
 
 
-def _write_all(handle: int, piece: bytes | memoryview) -> None:
+def write_all(handle: int, piece: bytes | memoryview) -> None:
+    """Write all of a piece; a system call may write less."""
     if not memoryview(piece).nbytes:
         return  # which cannot be cast
     rest = memoryview(piece).cast("B")

@@ -43,7 +43,7 @@ class ResultAssembly:
         self, supply: BatchSupply | StreamSupply, workload: PipelineWorkload, facts: RunFacts, rows: RowFeeder
     ) -> None:
         self.definition, self.source, self.plan = supply.definition, supply.source, supply.plan
-        self.options = supply.options
+        self.options, self.sums = supply.options, supply.sums
         self.workload = workload
         self.facts = facts
         self.book = rows.ledger
@@ -109,6 +109,8 @@ class ResultAssembly:
         ]
 
     def _dataset_leaf(self, dataset: str, united: Mapping[int, Sequence[Partial]]) -> Leaf:
+        if self.sums is not None:
+            return self.sums.leaf(dataset) or Leaf({}, {})
         inputs = [item for item in self.source.inputs if item.dataset == dataset]
         whole: Nodes[Leaf] = Nodes()
         for number, item in enumerate(inputs):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from windrow.blocks.chunk import Partial
 from windrow.blocks.cutflow_counts import is_end
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
-from windrow.blocks.tree import Nodes, join
+from windrow.blocks.tree import Nodes, collapse, grow, join
 from windrow.core.intervals import Intervals
 from windrow.pipeline.definition.definition import Product
+from windrow.store.spill import pieces_of, thing_of
 
 if TYPE_CHECKING:
     from windrow.core.records import Handle, Rows
@@ -22,6 +22,23 @@ if TYPE_CHECKING:
 
 #: Partials of one input that wait until they are united: most are small, and each uniting looks at all nodes.
 WAITING = 8
+
+
+def unite_inputs(partials: Sequence[Partial], whole: Mapping[int, tuple[int, int]]) -> Partial:
+    """Make one partial of several of a family; ``whole``: places and units of the inputs that these are all of."""
+    by_input: dict[int, list[Partial]] = {}
+    for partial in partials:
+        for one in (partial, *partial.others):
+            by_input.setdefault(one.input, []).append(one)
+    united = [unite(mine) for mine in by_input.values()]
+    inputs = join([partial.inputs for partial in partials], merge_leaves)
+    for one in united:
+        place, units = whole.get(one.input, (0, 0))
+        leaf = collapse(one.nodes, units, merge_leaves)
+        if leaf is not None:
+            one.nodes = Nodes()
+            grow(inputs, (0, place), leaf, merge_leaves)
+    return replace(united[0], others=tuple(united[1:]), inputs=inputs)
 
 
 def unite(partials: Sequence[Partial]) -> Partial:
@@ -97,33 +114,27 @@ def project(partial: Partial, products: frozenset[Product]) -> Partial:
     return replace(partial, nodes=nodes, kept=kept, fragments=fragments)
 
 
+def without_merges(leaf: Leaf) -> Leaf:
+    """The leaf without what says how to merge, which is the analysis' own and may be a lambda: that cannot be pickled."""
+    return replace(leaf, outputs={key: Value(value.value, None) for key, value in leaf.outputs.items()})
+
+
+def with_merges(leaf: Leaf, steps: Mapping[str, StepDefinition]) -> Leaf:
+    for key, value in leaf.outputs.items():
+        value.merge = steps[key[0]].merge if key[0] in steps else None
+    return leaf
+
+
 def pack(partial: Partial, products: frozenset[Product]) -> list[bytes | memoryview]:
     mine = project(partial, products)
-    plain: dict[Any, Leaf] = {}
-    for node, leaf in mine.nodes.values.items():
-        # How to merge is the analysis' own; it may be a lambda, which cannot be pickled.
-        outputs = {key: Value(value.value, None) for key, value in leaf.outputs.items()}
-        plain[node] = replace(leaf, outputs=outputs)
-    buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps((plain, mine.kept), protocol=5, buffer_callback=buffers.append)
-    raw = [buffer.raw() for buffer in buffers]
-    sizes = pickle.dumps((len(head), [len(part) for part in raw]))
-    return [len(sizes).to_bytes(8, "little"), sizes, head, *raw]
+    plain = {node: without_merges(leaf) for node, leaf in mine.nodes.values.items()}
+    return pieces_of((plain, mine.kept))
 
 
 def unpack(content: bytes, input: int, steps: Mapping[str, StepDefinition]) -> Partial:  # noqa: A002 - the word of the house
     """Make a partial of bytes again; outputs are merged as the analysis says now."""
-    begin = 8 + int.from_bytes(content[:8], "little")
-    head, sizes = pickle.loads(content[8:begin])  # noqa: S301 - the file was found to be ours alone
-    view = memoryview(bytearray(content))  # arrays may be changed by a merge in place
-    buffers, place = [], begin + head
-    for size in sizes:
-        buffers.append(view[place : place + size])
-        place += size
-    plain, kept = pickle.loads(view[begin : begin + head], buffers=buffers)  # noqa: S301 - ours alone
+    # Bytes that can be written to, as arrays may be changed by a merge in place. The file was found to be ours alone.
+    plain, kept = thing_of(bytearray(content))
     nodes: Nodes[Leaf] = Nodes()
-    for node, leaf in plain.items():
-        for key, value in leaf.outputs.items():
-            value.merge = steps[key[0]].merge if key[0] in steps else None
-        nodes.values[node] = leaf
+    nodes.values = {node: with_merges(leaf, steps) for node, leaf in plain.items()}
     return Partial(input, nodes, (), kept)

@@ -45,6 +45,7 @@ from windrow.shape.allocation.policy import Allocation, NodeSize
 from windrow.shape.by_scheme import ByScheme
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import CappedUntilReordered, Guided
+from windrow.shape.reduce import family
 from windrow.store.rundir import RunDirectory, time_text
 from windrow.watch.environment import commit_of, environment, installed_packages
 from windrow.watch.log import EventLog
@@ -152,6 +153,7 @@ class _Run:
         )
         # What somebody asks for while the run goes on has to be here by then.
         journaled = supply.writer is not None or supply.open_ended or self.inbox is not None
+        brings = self.choice.kind == "processes" or self.choice.may_switch
         return RowFeeder(
             supply.plan.specs,
             Policies(shape=self.choice.shape(shape), order=self.order, safety=self.choice.safety(journaled=journaled)),
@@ -161,6 +163,8 @@ class _Run:
                 row_limits=supply.plan.limits,
                 chunk=chunk,
                 parts=True,
+                # Where memory is shared nothing has to be brought.
+                family=family(len(supply.plan.specs), self.choice.workers) if brings and not journaled else 1,
                 row_s={name: cost.wall / cost.rows_in for name, cost in self.pipeline.costs.items() if cost.rows_in},
             ),
             self.plans,
@@ -195,6 +199,7 @@ class _Run:
                 raise
             return self._again(str(refused))
         self.decisions += [*self.choice.said(), *self.rows.notes, *_about_remote(supply.source, workload.facts)]
+        self.decisions += supply.sums.said() if supply.sums is not None else []
         self._remember()
         if outcome.failure is not None:
             if (self.choice.switched or self.choice.guessed) and isinstance(outcome.failure.exception, EngineError):
@@ -220,7 +225,7 @@ class _Run:
         if isinstance(self.policy, Allocation):
             engine = PooledEngine(engine, {NODE: Needs.of({"memory": self.policy.nodes[0].memory})})
         scheduler = self._make_scheduler(engine)
-        collector = supply.make_collector()
+        collector = supply.make_collector(rows, self.workload, live=self.inbox is not None)
         inbox = supply.feed(rows, self.inbox, choice.workers)
         if inbox is not None:
             inbox.rows = lambda: supply.standing().done

@@ -53,6 +53,7 @@ class StreamSupply:
     open_ended = True
     row_limit = None  #: the stream ends where it is reached
     writer = None
+    sums = None
 
     def __init__(self, definition: Definition, source: Stream, options: Options) -> None:
         if options.resume:
@@ -104,7 +105,7 @@ class StreamSupply:
         workload.limited = self.options.memory is not None
         return workload
 
-    def make_collector(self) -> StreamSupply:
+    def make_collector(self, rows: RowFeeder, workload: PipelineWorkload, *, live: bool) -> StreamSupply:  # noqa: ARG002
         return self
 
     def add(self, handle: Handle, value: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's

@@ -38,7 +38,7 @@ from windrow.core.rows import PART_S
 from windrow.engines.base import Outcome, Reading
 from windrow.errors import InternalError
 from windrow.pipeline.run.facts import RunFacts
-from windrow.pipeline.run.partials import unite
+from windrow.pipeline.run.partials import unite_inputs
 from windrow.shape.costs import LEAST_S
 from windrow.shape.costs import block_rows as rows_of_block
 
@@ -74,7 +74,9 @@ class RowsSide:
         if type(payload) is OpenInput:
             return Outcome({}, self._open(payload.input))
         if type(payload) is MergePartials:
-            return Outcome({job.task.makes[0]: unite(job.values)})
+            borders = self.workload.facts.borders
+            whole = {number: (place, bisect_left(borders[number], stop)) for number, place, stop in payload.whole}
+            return Outcome({job.task.makes[0]: unite_inputs(job.values, whole)})
         if type(payload) is EvaluateUnit:
             return self._evaluate(job.task.makes[0], payload, job.values)
         return self._run_rows(job.task.makes[0], payload, job.plan, job.prepared)

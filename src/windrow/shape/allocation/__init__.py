@@ -1,0 +1,8 @@
+"""What tasks are granted: memory, disk, seconds and cores, learned from what tasks like them used. Pure."""
+
+from __future__ import annotations
+
+from windrow.shape.allocation.strategies import STRATEGIES
+from windrow.shape.allocation.usage import Usage, UsageFit
+
+__all__ = ["STRATEGIES", "Usage", "UsageFit"]

@@ -173,7 +173,7 @@ def test_the_task_is_blamed_last(
 ) -> None:
     task = Task(1, "t", twin=twin, needs=asked)
     found = TooMuch(task, Tries(exhaustions=tries, fresh=fresh), moved, divisible, limit)
-    act, needs = LaunchPolicy().exhausted(found)
+    act, needs, _ = LaunchPolicy().exhausted(found)
     assert (act == "written") == found.moved
     if found.task.twin and act == "fail":
         assert not found.divisible

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from windrow.core.records import NO_LIMITS, Needs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from windrow.core.records import CostSums, Measurement, Plan, PlanJob, StepCost, Task
 
 # -- tries, limits and costs -------------------------------------------------------------------------------
@@ -51,6 +53,7 @@ class Answer(NamedTuple):
     #: again in the written order, on a fresh worker or with more; in parts; not at all
     act: Literal["written", "fresh", "larger", "split", "fail"]
     needs: Needs | None = None  #: of the next attempt, where that has more
+    why: str = ""  #: of a failure: what would help, as parts of it would fail too
 
 
 class LaunchPolicy:
@@ -61,6 +64,7 @@ class LaunchPolicy:
 
     def __init__(self, limits: Needs = NO_LIMITS) -> None:
         self.limits = limits
+        self.is_moved: Callable[[str], bool] = {}.__contains__  #: whether rows of a category run in a moved order now
         self._seconds: dict[str, float] = {}  #: by category, for a size of one
         self._latest = NO_LIMITS, NO_LIMITS  #: needs of the call that was asked for last, and its limits
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from windrow.core.graph import count_try
 from windrow.core.policies import NO_TRIES, TooMuch
 from windrow.core.records import Failure, FailureKind
-from windrow.core.retry import BACK_OFF_S, EXPLAINED, KILLED, UNTOUCHED, is_forgiven
+from windrow.core.retry import BACK_OFF_S, EXPLAINED, KILLED, UNTOUCHED, hopeless, is_forgiven
 from windrow.core.transitions import AttemptState, TaskState
 
 if TYPE_CHECKING:
@@ -184,7 +184,8 @@ class Recovery:
         task, tries = node.task, node.tries
         allowed = None if limit is None else (limit.resource, limit.limit)
         moved = attempt.plan.moved and self._feeder is not None
-        act, needs = self._scheduler.policy.exhausted(TooMuch(task, tries, moved, self._is_divisible(node), allowed))
+        found = TooMuch(task, tries, moved, self._is_divisible(node), allowed)
+        act, needs, why = self._scheduler.policy.exhausted(found)
         if act == "written" and self._feeder is not None:
             self._feeder.blame_order(task.category)
             node.tries = tries._replace(exhaustions=tries.exhaustions - 1)  # the order's fault
@@ -194,7 +195,7 @@ class Recovery:
             node.task = task._replace(needs=needs)
         else:
             attempt.worker.proven = True
-            self.give_up(node, failure)
+            self.give_up(node, hopeless(node, failure, limit, why) if why else failure)
             return
         self._graph.back(node)
 

@@ -75,6 +75,14 @@ def exhaustion(node: Node, event: Exhausted) -> Failure:
     return Failure(FailureKind.EXHAUSTED, "Exhausted", message)
 
 
+def hopeless(node: Node, failure: Failure, event: Exhausted | None, why: str) -> Failure:
+    """Say that a task used more than it can have, and why neither more nor less of it would do."""
+    message = failure.message
+    if event is not None and not node.fed:
+        message = f"task {node.task.category!r} ({node.id}) {too_much(event)}"
+    return replace(failure, message=f"{message}; {why}", final=True)
+
+
 def too_much(event: Exhausted) -> str:
     if event.resource == "seconds":
         return f"took more than {event.used:.3g} s; the limit is {event.limit:.3g} s"

@@ -236,6 +236,9 @@ class RowFeeder:
             self.notes.append(f"{what}what a row hands over, some {int(carried)} bytes, {why}")
         return not (slow or much)
 
+    def is_moved(self, category: str) -> bool:
+        return self.accounts[category].plan.moved
+
     def predict_s(self, task: Task) -> float | None:
         """Predict how long a task takes; None where nothing is known, as of one without rows."""
         row_s = self.accounts[task.category].row_s
@@ -359,7 +362,8 @@ class RowFeeder:
         assert bundle is not None
         bundle.running -= 1
         hard = failure.kind in (FailureKind.EXHAUSTED, FailureKind.CRASHED, FailureKind.LOST)
-        if self.is_divisible(task) and (skip or hard) and failure.kind is not FailureKind.TRANSIENT_IO:
+        parts = self.is_divisible(task) and not failure.final
+        if parts and (skip or hard) and failure.kind is not FailureKind.TRANSIENT_IO:
             self.inputs.give_back(payload.rows, single=True)
             skip = True
         elif skip and payload.part:

@@ -87,6 +87,7 @@ class Scheduler:
         }
         if feeder is not None:
             self.graph.on_lost = feeder.lost
+            self.policy.is_moved = feeder.is_moved
             feeder.begin(self)
 
     def on(self, events: Iterable[happened.Event], now: float) -> list[Command]:

@@ -1,0 +1,277 @@
+"""The launch policy that learns: what tasks are granted by what those like them used, and what becomes of those that use more.
+
+Tasks are alike that have the category, the kind of work and, of rows, the order (moved or written) in common. The first of them
+are given an equal share of a node; then what nearly all of their size keep to. Nobody is given less than the share as long as
+all that is known fits into it: no other task has any use for the rest.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import ceil, frexp, ldexp
+from statistics import median_low
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from windrow.core.policies import Answer, LaunchPolicy
+from windrow.core.records import IO, NO_LIMITS, EvaluateUnit, MergePartials, Needs, OpenInput
+from windrow.core.retry import in_words
+from windrow.errors import UnknownNameError, alternatives
+from windrow.shape.allocation.strategies import BY_SIZE, find_strategy
+from windrow.shape.allocation.usage import TaskUsage
+
+if TYPE_CHECKING:
+    from windrow.core.policies import TooMuch, Tries
+    from windrow.core.records import Measurement, Task
+    from windrow.shape.allocation.strategies import Strategy
+    from windrow.shape.allocation.usage import UsageFit
+
+#: What becomes of tasks that use too much: by the model; or predicted, a whole worker, the largest worker, in two.
+LADDERS = ("windrow", "workqueue")
+#: Tasks that must have ended before their use is trusted: the paper has 5, Work Queue 25, coffea 3.
+THRESHOLD = 5
+#: Grants are rounded up to so many binary digits, by a sixteenth at most: tasks of about one size have the same, and may queue.
+DIGITS = 5
+#: Tasks that wait are asked about anew when what they would be given has changed by more than this share.
+MATERIAL = 0.1
+#: A grant beyond all that was seen is at least so many times the one that was too small, and all that as many can have of a node;
+#: after so many steps a task is given all that there is.
+USEFUL, STEPS = 1.5, 3
+#: Grants are equal that differ by a millionth: engines count whole bytes.
+ALMOST = 1 - 1e-6
+#: Fewer rows are of no use where one alone takes more than this share of what there is.
+NEARLY_ALL = 0.98
+#: Multiples of it modulo one spread evenly: they stand for chance.
+GOLDEN = 0.6180339887498949
+
+#: Tasks about rows that run none. They are not ended below the memory of the largest node: what they work on is there already.
+OTHERS: dict[type, str] = {OpenInput: "open", EvaluateUnit: "evaluate", MergePartials: "merge"}
+#: Stands for the grant of a task that had none from here.
+NEVER = None, 0.0
+
+
+class NodeSize(NamedTuple):
+    """What a node has for all its workers together."""
+
+    memory: float
+    places: int  #: workers
+
+
+class Key(NamedTuple):
+    """What tasks that are alike have in common."""
+
+    category: str
+    kind: str = "rows"  #: "rows", "calls" or a value of ``OTHERS``
+    moved: bool = False  #: in another order than the written one
+
+
+class Alike:
+    """What tasks that are alike used, and what came of what they were granted."""
+
+    def __init__(self, usage: TaskUsage, strategy: Strategy | None) -> None:
+        self.usage, self.strategy = usage, strategy
+        self.told: tuple[int, float] | None = None  #: rows, and what those were granted when that last changed
+        self.facts: defaultdict[str, float] = defaultdict(float)  #: for people
+        if strategy is not None:
+            for point in usage.points:
+                strategy.add(point.memory, point.seconds)
+
+
+class Allocation(LaunchPolicy):
+    """Grants memory by what was learned; without nodes that share some it is the plain launch policy."""
+
+    def __init__(
+        self,
+        limits: Needs = NO_LIMITS,
+        nodes: Sequence[NodeSize] = (),
+        *,
+        strategy: str = BY_SIZE,
+        threshold: int = THRESHOLD,
+        cap: float | None = None,
+        ladder: str = "windrow",
+        remembered: Iterable[Mapping[str, Any]] = (),
+    ) -> None:
+        super().__init__(limits)
+        if ladder not in LADDERS:
+            raise UnknownNameError(f"there is no ladder {ladder!r}{alternatives('ladders', ladder, LADDERS)}")
+        self._make, self._strategy, self._ladder = find_strategy(strategy), strategy, ladder
+        self._threshold, self._cap = threshold, cap
+        self._alike: dict[Key, Alike] = {}
+        self._granted: dict[int, tuple[Key | None, float]] = {}  #: by task, until it ends
+        self._crowded = False  #: a task is known that needs more than its share
+        self.resize(nodes)
+        for one in remembered:
+            usage = TaskUsage(one["points"], one["count"])
+            self._alike[Key(*[one[name] for name in Key._fields])] = Alike(usage, self._make(cap))
+
+    def resize(self, nodes: Sequence[NodeSize]) -> None:
+        """Nodes have come or gone: see what workers may have at a time, and the most that one can."""
+        places = [node for node in nodes for _ in range(node.places)]
+        self._whole = median_low(node.memory for node in places) if places else 0.0
+        self._largest = max((node.memory for node in places), default=0.0)
+        self.share = median_low(node.memory / node.places for node in places) if places else 0.0
+
+    # -- what is known
+
+    def fit(self, category: str, kind: str = "rows", *, moved: bool = False) -> UsageFit | None:
+        """Give the line of the memory of tasks; None until enough of them have ended."""
+        return self._known(Key(category, kind, moved))
+
+    def _known(self, key: Key) -> UsageFit | None:
+        alike = self._alike.get(key)
+        return alike.usage.fit() if alike is not None and alike.usage.count >= self._threshold else None
+
+    def _find(self, key: Key) -> Alike:
+        if key not in self._alike:
+            self._alike[key] = Alike(TaskUsage(), self._make(self._cap))
+        return self._alike[key]
+
+    def _key(self, task: Task) -> Key:
+        if task.twin:
+            return Key(task.category, "rows", self.is_moved(task.category))
+        return Key(task.category, OTHERS.get(type(task.payload), "calls"))
+
+    def _most(self, key: Key) -> float:
+        return self._largest if self._cap is None or key.kind in OTHERS.values() else min(self._cap, self._largest)
+
+    # -- grants
+
+    def grant(self, task: Task, tries: Tries) -> tuple[Needs, Needs]:
+        asked = dict(task.needs.amounts)
+        if not self.share or IO in asked:
+            return super().grant(task, tries)
+        key = self._key(task)
+        amount = asked.get("memory")  # as the user says, or the ladder
+        if amount is None:
+            amount = self._amount(key, task.size, task.id)
+        elif not tries.exhaustions:
+            self._crowded = self._crowded or amount > self.share
+        self._granted[task.id] = key, amount
+        limit = self._largest if key.kind in OTHERS.values() else amount
+        return with_memory(task.needs, amount), with_memory(self.limits if task.twin else NO_LIMITS, limit)
+
+    def _amount(self, key: Key, rows: int, number: int = 0) -> float:
+        fit, first, share = self._known(key), self._cap or self.share, self.share
+        if fit is None:
+            written = self._known(Key(key.category)) if key.moved else None
+            return min(first if written is None else max(first, written.upper(rows)), self._most(key))
+        alike = self._alike[key]
+        if alike.strategy is not None:
+            amount = alike.strategy.predict(None, number * GOLDEN % 1) or first
+        else:
+            amount = fit.upper(rows)
+            self._crowded = self._crowded or amount > share
+            amount = round_up(amount, share) if self._crowded else share
+        return min(max(amount, alike.usage.idle), self._most(key))
+
+    def seen(self, task: Task, measured: Measurement) -> bool:
+        super().seen(task, measured)
+        key, granted = self._granted.pop(task.id, NEVER)
+        key = key or self._key(task)
+        used, wall = measured.peak_memory, measured.wall
+        if not used:
+            return False
+        alike = self._find(key)
+        facts, usage, fit = alike.facts, alike.usage, self._known(key)
+        facts["tasks"] += 1
+        facts["granted_byte_s"] += granted * wall
+        facts["wasted_byte_s"] += max(granted - used, 0.0) * wall
+        if fit is not None:
+            expected = fit.expected(task.size)
+            for name, amount in (
+                ("predictions", 1),
+                ("predicted", expected),
+                ("used", used),
+                ("off", abs(expected - used)),
+            ):
+                facts[name] += amount
+            usage.refit = usage.refit or used > fit.upper(task.size)
+        if alike.strategy is not None:
+            alike.strategy.add(used, wall)
+        if not usage.add(task.size, measured) or not self.share:
+            return False
+        rows, then = alike.told or (task.size, granted or self.share)
+        if abs(self._amount(key, rows) - then) <= MATERIAL * then:
+            return False
+        alike.told = task.size, self._amount(key, task.size)
+        return True
+
+    # -- what used too much
+
+    def exhausted(self, found: TooMuch) -> Answer:
+        """Blame the order first; then more memory if that will do, fewer rows if those do, a fresh worker, or the task."""
+        task, limit = found.task, found.limit
+        key, granted = self._granted.pop(task.id, NEVER)
+        if not self.share or (limit is not None and limit[0] != "memory"):
+            return super().exhausted(found)
+        key = (key or self._key(task))._replace(moved=found.moved)
+        granted = limit[1] if limit is not None else granted or self.share
+        climb = self._climb if self._ladder == "windrow" else self._climb_as_workqueue
+        answer = Answer("written") if found.moved else climb(found, key, granted)
+        self._find(key).facts[answer.act] += 1
+        return answer
+
+    def _climb(self, found: TooMuch, key: Key, granted: float) -> Answer:
+        task, tries, most, divisible = found.task, found.tries, self._most(key), found.divisible
+        fit, room = self._known(key), granted < most * ALMOST
+        if fit is None:
+            bound = 2 * granted if "memory" in dict(task.needs.amounts) else most
+            room = room and not divisible and tries.exhaustions == 1
+        else:
+            bound = fit.upper_beyond(task.size, granted) or self._largest / max(self._largest // (USEFUL * granted), 1)
+            bound = round_up(bound, most) if tries.exhaustions <= STEPS else most
+            divisible = divisible and fit.least(task.size, granted) <= most * NEARLY_ALL
+            room = room and (bound <= most or not divisible)
+        if room:
+            return Answer("larger", with_memory(task.needs, min(bound, most)))
+        if divisible:
+            return Answer("split")
+        if task.twin and found.limit is not None and not tries.fresh and tries.exhaustions <= STEPS + 2:
+            return Answer("fresh")
+        return Answer("fail", why=self._why(key, granted))
+
+    def _climb_as_workqueue(self, found: TooMuch, key: Key, granted: float) -> Answer:
+        most = self._most(key)
+        for amount in (min(self._whole, most), most):
+            if granted < amount * ALMOST:
+                return Answer("larger", with_memory(found.task.needs, amount))
+        return Answer("split") if found.divisible else Answer("fail", why=self._why(key, granted))
+
+    def _why(self, key: Key, granted: float) -> str:
+        fit, most, had = self._known(key), self._most(key), in_words("memory", granted)
+        said = f"it had {had}, and {'it may' if most == self._cap else 'the largest node can'} have {in_words('memory', most)}"
+        if fit is not None and key.kind == "rows":
+            fixed, per_row = in_words("memory", fit.fixed), in_words("memory", fit.per_row)
+            said += f"; tasks of {key.category!r} use {fixed} however few rows they have, and {per_row} a row"
+        return f"{said}. Let tasks have more (memory=, task_memory=, fewer workers), or make what they keep and return smaller"
+
+    # -- for people, and for the next run
+
+    def describe(self) -> list[dict[str, Any]]:
+        """List what was learned of tasks, what as large ones may be given, and what came of what they were granted."""
+        found = []
+        for key, alike in self._alike.items():
+            fit, most, rows = alike.usage.fit(), alike.usage.most("memory"), alike.usage.most("rows")
+            said = {**key._asdict(), "strategy": self._strategy, "most": most, **alike.facts}
+            if fit is not None:
+                said |= {"fixed": fit.fixed, "per_row": fit.per_row, "suggested": fit.upper(rows)}
+            found.append(said)
+        return found
+
+    def remember(self) -> list[dict[str, Any]]:
+        """Give what the next run may begin with, as plain data."""
+        return [{**key._asdict(), **alike.usage.plain()} for key, alike in self._alike.items()]
+
+
+@lru_cache(256)  # equal ones are the same: tasks are told apart by that
+def with_memory(needs: Needs, amount: float) -> Needs:
+    return replace(needs, amounts=Needs.of({**dict(needs.amounts), "memory": amount}).amounts)
+
+
+def round_up(amount: float, border: float) -> float:
+    """Round to a few digits, but not beyond a border that the amount keeps to."""
+    fraction, power = frexp(amount)
+    rounded = ldexp(ceil(ldexp(fraction, DIGITS)), power - DIGITS)
+    return border if amount <= border < rounded else rounded

@@ -55,14 +55,10 @@ class Pipeline(Writing):
         progress: Any = None,
         save: bool = True,
         timeout: Any = None,
-        task_memory: Any = None,
-        target_memory: Any = None,
-        target_time: Any = None,
-        allocation: str = "by-size",
-        ladder: str = "windrow",
         _block_rows: int | None = None,
         _first_rows: int | None = None,
         _split: tuple[int, int] | None = None,
+        **shape: Any,
     ) -> Result:
         """Run the analysis over data, on all cores, and return its outputs.
 
@@ -89,10 +85,9 @@ class Pipeline(Writing):
             False: write none of the files of ``save``, for instance to run on a skim that this analysis made.
         memory, timeout
             What all workers together may use ("8 GB"), and how long a chunk may take ("5 min"); enforced on processes.
-        task_memory, target_memory, target_time
-            What a chunk may use at most, and what it is to use and to take: learned and chosen where nothing is said.
-        allocation, ladder
-            For comparison: how memory is granted ("max-seen", "min-waste", ...), and "workqueue" for what is done about too little.
+        shape
+            What is learned and chosen otherwise: ``task_memory``, what a chunk may use at most; ``target_memory`` and ``target_time``,
+            what it is to use and to take; ``allocation`` ("max-seen", ...) and ``ladder="workqueue"``, for comparison.
         """
         from windrow.pipeline.definition.options import Options
         from windrow.pipeline.run.run import run_pipeline
@@ -101,8 +96,7 @@ class Pipeline(Writing):
             order=order, chunk=chunk, partition=partition, engine=engine, workers=workers, memory=memory,
             cutflow=cutflow, nminus1=nminus1, max_rows=max_rows, on_error=on_error, seed=seed,
             rundir=rundir, resume=resume, progress=progress, save=save, timeout=timeout,
-            task_memory=task_memory, target_memory=target_memory, target_time=target_time,
-            allocation=allocation, ladder=ladder, block_rows=_block_rows, first_rows=_first_rows, split=_split,
+            block_rows=_block_rows, first_rows=_first_rows, split=_split, **shape,
         )  # fmt: skip
         return run_pipeline(self, self.definition(seed, options), data, options)
 

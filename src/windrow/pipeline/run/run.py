@@ -223,7 +223,7 @@ class _Run:
         supply, choice, rows = self.supply, self.choice, self.rows
         engine: Engine = choice.engine(rows)
         if isinstance(self.policy, Allocation):
-            engine = PooledEngine(engine, {NODE: Needs.of({"memory": self.policy.nodes[0].memory})})
+            engine = PooledEngine(engine, {NODE: Needs.of({"memory": allowed_memory(self.options.memory)})})
         scheduler = self._make_scheduler(engine)
         collector = supply.make_collector(rows, self.workload, live=self.inbox is not None)
         inbox = supply.feed(rows, self.inbox, choice.workers)

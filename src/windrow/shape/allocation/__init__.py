@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from windrow.shape.allocation.policy import Allocation, NodeSize
 from windrow.shape.allocation.strategies import STRATEGIES
-from windrow.shape.allocation.usage import Usage, UsageFit
+from windrow.shape.allocation.usage import TaskUsage, UsageFit
 
-__all__ = ["STRATEGIES", "Allocation", "NodeSize", "Usage", "UsageFit"]
+__all__ = ["STRATEGIES", "Allocation", "NodeSize", "TaskUsage", "UsageFit"]

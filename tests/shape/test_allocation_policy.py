@@ -19,7 +19,7 @@ from windrow.core.records import IO, InputSpec, Life, Measurement, MergePartials
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.errors import UnknownNameError
-from windrow.shape.allocation import STRATEGIES, Allocation, NodeSize
+from windrow.shape.allocation import STRATEGIES, Allocation, Key, NodeSize
 from windrow.shape.fixed import Fixed
 
 GB = 1e9
@@ -204,8 +204,8 @@ def test_published_strategies_grant_whatever_the_size(name: str) -> None:
 
 
 def test_unknown_names_are_told_what_there_is() -> None:
-    with pytest.raises(UnknownNameError, match="strategies: by-size"):
-        Allocation(strategy="best")
+    with pytest.raises(UnknownNameError, match=r"'max-sean' .*; did you mean 'max-seen'.*strategies: by-size, fixed"):
+        Allocation(strategy="max-sean")
     with pytest.raises(UnknownNameError, match="did you mean 'windrow'"):
         Allocation(ladder="windro")
 
@@ -283,6 +283,11 @@ def test_the_ladder_of_work_queue() -> None:
     assert ask(policy, task, 8 * GB, times=2, divisible=True)[:2] == ("larger", 16 * GB)
     assert ask(policy, task, 16 * GB, times=3, divisible=True)[0] == "split"
     assert ask(policy, task, 16 * GB, times=3)[0] == "fail"
+    buckets = Allocation(nodes=nodes, ladder="workqueue", strategy="greedy-buckets-fixed")
+    teach(buckets, list(range(1, 31)), lambda rows: GB if rows % 3 else 3 * GB)
+    assert granted(buckets, task) == GB
+    assert ask(buckets, task, GB)[:2] == ("larger", 3 * GB)
+    assert ask(buckets, task, 3 * GB, times=2)[:2] == ("larger", 4 * GB)
     capped = Allocation(nodes=nodes, ladder="workqueue", cap=2 * GB)
     assert ask(capped, task, 2 * GB, divisible=True)[0] == "split"
 
@@ -407,7 +412,7 @@ def of_rows(policy: Allocation, rows: int, *, chunk: int, on_error: str = "stop"
 
 @pytest.mark.parametrize("ladder", ["windrow", "workqueue"])
 def test_rows_that_need_too_much_are_divided_until_they_fit(ladder: str) -> None:
-    made = of_rows(Allocation(nodes=NODE, cap=1.5 * GB, ladder=ladder), 640_000, chunk=128_000)
+    made = of_rows(Allocation(nodes=NODE, cap=1.5 * GB, ladder=ladder), 256_000, chunk=128_000)
     did = drive(made, lambda task: 0.2 * GB + 20_000 * task.size, idle=0.2 * GB)
     assert made.end is not None
     assert made.end.status == "complete"
@@ -460,7 +465,7 @@ def test_what_was_learned_survives_as_plain_data() -> None:
     for strategy, amount in (("by-size", 2.5 * GB), ("max-seen", 2.5 * GB)):
         policy = Allocation(nodes=NODE, remembered=plain, strategy=strategy)
         assert granted(policy, rows_task(1, 100_000)) == pytest.approx(amount, rel=0.07)
-        assert policy.fit("d") is not None
+        assert policy.fit(Key("d")) is not None
 
 
 def test_facts_for_reports() -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.errors import UnknownNameError
 from windrow.shape.allocation.buckets import (
     FIRST,
     Buckets,
@@ -19,22 +18,26 @@ from windrow.shape.allocation.buckets import (
     fixed_cost,
     greedy_breaks,
 )
-from windrow.shape.allocation.strategies import STRATEGIES, FirstAllocation, MaxSeen, find_strategy, thrift, throughput
+from windrow.shape.allocation.strategies import BY_SIZE, FIXED, STRATEGIES, FirstAllocation, MaxSeen, thrift, throughput
 
+MB = 1e6
 MEMORY = [400, 420, 480, 600, 610, 900, 950, 1200, 2300, 2400]
 SECONDS = [30, 30, 30, 40, 40, 60, 60, 80, 150, 160]
 
 
 def first(score: object, top: float | None) -> FirstAllocation:
-    made = FirstAllocation(score, top, 250)  # type: ignore[arg-type]
+    made = FirstAllocation(score, top and top * MB)  # type: ignore[arg-type]
     for value, seconds in zip(MEMORY, SECONDS, strict=True):
-        made.add(value, seconds)
+        made.add(value * MB, seconds)
     return made
 
 
 def test_the_table_of_steps() -> None:
     table = first(thrift, None).table()
-    assert [row[:3] for row in table] == [(500, 3, 59), (750, 5, 51), (1000, 7, 39), (1250, 8, 31), (2500, 10, 0)]
+    assert [row[:3] for row in table] == [
+        (step * MB, within, beyond)
+        for step, within, beyond in [(500, 3, 59), (750, 5, 51), (1000, 7, 39), (1250, 8, 31), (2500, 10, 0)]
+    ]
     assert {row[3] for row in table} == {68}
 
 
@@ -49,11 +52,12 @@ def test_least_waste_and_most_throughput(
     top: float, wastes: list[float], throughputs: list[float], least: float, most: float
 ) -> None:
     table = first(thrift, top).table()
-    assert [-thrift(row, top, 10) for row in table] == pytest.approx(wastes)
-    assert [throughput(row, top, 10) for row in table] == pytest.approx(throughputs, abs=5e-6)
-    assert first(thrift, top).predict(None, 0) == least
-    assert first(throughput, top).predict(None, 0) == most
-    assert first(thrift, top).predict(least, 0) == (None if top <= least else pytest.approx(max(2500, top)))
+    assert [-thrift(row, top * MB, 10) / MB for row in table] == pytest.approx(wastes)
+    assert [throughput(row, top * MB, 10) for row in table] == pytest.approx(throughputs, abs=5e-6)
+    assert first(thrift, top).predict(None, 0) == least * MB
+    assert first(throughput, top).predict(None, 0) == most * MB
+    assert first(thrift, top).predict(1250 * MB, 0) == max(2500, top) * MB
+    assert first(thrift, top).predict(max(2500, top) * MB, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -62,12 +66,12 @@ def test_least_waste_and_most_throughput(
 )  # fmt: skip
 def test_the_most_seen_has_a_margin_and_is_rounded_up(seen: float, now: float, then: float) -> None:
     for margin, amount in ((3, now), (2, then)):
-        strategy = MaxSeen(margin, 250)
+        strategy = MaxSeen(margin)
         assert strategy.predict(None, 0) is None
-        strategy.add(300, 1)
-        strategy.add(seen, 1)
-        assert strategy.predict(None, 0) == amount
-        assert strategy.predict(amount, 0) is None
+        strategy.add(300 * MB, 1)
+        strategy.add(seen * MB, 1)
+        assert strategy.predict(None, 0) == amount * MB
+        assert strategy.predict(amount * MB, 0) is None
 
 
 WAYS = [(breaks, draws) for breaks in (greedy_breaks, exhaustive_breaks) for draws in (True, False)]
@@ -152,17 +156,12 @@ def test_only_the_newest_points_count() -> None:
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_learns_in_bytes_what_fits(name: str) -> None:
-    strategy, rng = find_strategy(name)(None), random.Random(3)
-    assert (strategy is None) == (name == "by-size")
+    strategy, rng = STRATEGIES[name](None), random.Random(3)
+    assert (strategy is None) == (name in (BY_SIZE, FIXED))
     if strategy is None:
         return
     for _ in range(50):
         strategy.add(rng.uniform(0.9e9, 1.1e9), 10)
     amount = strategy.predict(None, 0.99)
-    assert amount is None if name == "fixed" else 0.9e9 < cast("float", amount) <= 1.5e9
+    assert 0.9e9 < cast("float", amount) <= 1.5e9
     assert (strategy.predict(4e9, 0.5) or 9e9) > 4e9
-
-
-def test_an_unknown_strategy_is_told_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match=r"'max-sean'; did you mean 'max-seen'.*strategies: by-size, fixed"):
-        find_strategy("max-sean")

@@ -87,7 +87,7 @@ class Options:
             if getattr(self, name) is not None:
                 setattr(self, name, _positive(name, parse_seconds(getattr(self, name))))
         _one_of("ladder", self.ladder, LADDERS)
-        _one_of("allocation", self.allocation, (BY_SIZE, *STRATEGIES))
+        _one_of("allocation", self.allocation, tuple(STRATEGIES))
 
 
 def _check_engine(engine: Any, **limits: Any) -> None:

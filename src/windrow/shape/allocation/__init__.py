@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from windrow.shape.allocation.policy import Allocation, NodeSize
+from windrow.shape.allocation.policy import Allocation, Key, NodeSize
 from windrow.shape.allocation.strategies import STRATEGIES
 from windrow.shape.allocation.usage import TaskUsage, UsageFit
 
-__all__ = ["STRATEGIES", "Allocation", "NodeSize", "TaskUsage", "UsageFit"]
+__all__ = ["STRATEGIES", "Allocation", "Key", "NodeSize", "TaskUsage", "UsageFit"]

@@ -6,7 +6,6 @@ Resources" (doi:10.1109/IPDPS57955.2024.00034), with a drawn bucket or the small
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -17,8 +16,6 @@ from typing import NamedTuple, TypeAlias
 SAMPLING, FIRST = 10, 1000.0
 #: Bytes of a unit of values: candidates for borders of the exhaustive way are powers of two of megabytes.
 UNIT = 1e6
-#: Buckets that the exhaustive way tries at most.
-MOST_BUCKETS = 10
 #: Points that are kept, the newest.
 KEPT = 500
 
@@ -39,18 +36,13 @@ class Buckets:
 
     def __init__(self, breaks: Callable[[Points, bool], list[float]], *, draws: bool, unit: float = UNIT) -> None:
         self._breaks, self._draws, self._unit = breaks, draws, unit
-        self._sorted: list[tuple[float, float]] = []
-        self._newest: deque[tuple[float, float]] = deque()
+        self._points: deque[tuple[float, float]] = deque(maxlen=KEPT)
         self._count = 0
         self._buckets: list[Bucket] = []  #: none: to be made
 
     def add(self, value: float, seconds: float) -> None:  # noqa: ARG002 - a Protocol's
         self._count += 1
-        point = value / self._unit, float(self._count)
-        insort(self._sorted, point)
-        self._newest.append(point)
-        if len(self._newest) > KEPT:
-            self._sorted.remove(self._newest.popleft())
+        self._points.append((value / self._unit, float(self._count)))
         self._buckets = []
 
     def predict(self, previous: float | None, u: float) -> float | None:
@@ -65,7 +57,9 @@ class Buckets:
         return self._unit * drawn.border
 
     def buckets(self) -> list[Bucket]:
-        self._buckets = self._buckets or fill(self._sorted, self._breaks(self._sorted, self._draws))
+        if not self._buckets:
+            points = sorted(self._points)
+            self._buckets = fill(points, self._breaks(points, self._draws))
         return self._buckets
 
 
@@ -122,7 +116,7 @@ def exhaustive_breaks(points: Points, draws: bool) -> list[float]:
     """Of one to ten equal divisions, below the first of which are powers of two, take the one that costs least."""
     most, cost = points[-1][0], drawn_cost if draws else fixed_cost
     tries: list[list[Bucket]] = []
-    for count in range(1, MOST_BUCKETS + 1):
+    for count in range(1, 11):
         powers = max(0, floor(log2(most / count))) if most > 0 else 0
         equal = [most * one / count for one in range(1, count)]
         tries.append(fill(points, [*(2.0**power for power in range(powers)), *equal, most]))

@@ -1,8 +1,7 @@
 """The launch policy that learns: what tasks are granted by what those like them used, and what becomes of those that use more.
 
-Tasks are alike that have the category, the kind of work and, of rows, the order (moved or written) in common. The first of them
-are given an equal share of a node; then what nearly all of their size keep to. Nobody is given less than the share as long as
-all that is known fits into it: no other task has any use for the rest.
+Tasks are alike in category, kind of work and, of rows, order (moved or written). The first are given an equal share of a node, then
+what nearly all of their size keep to; no less than the share while all that is known fits into it, as nobody has use for the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from math import ceil, frexp, ldexp
+from math import ceil, frexp, inf, ldexp
 from statistics import median_low
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +19,7 @@ from windrow.core.records import IO, NO_LIMITS, EvaluateUnit, MergePartials, Nee
 from windrow.core.retry import in_words
 from windrow.errors import UnknownNameError, alternatives
 from windrow.shape.allocation.row_bounds import BLOCKS, ROWS, RowBounds
-from windrow.shape.allocation.strategies import BY_SIZE, find_strategy
+from windrow.shape.allocation.strategies import BY_SIZE, FIXED, STRATEGIES
 from windrow.shape.allocation.usage import TaskUsage
 
 if TYPE_CHECKING:
@@ -49,8 +48,6 @@ GOLDEN = 0.6180339887498949
 
 #: Tasks about rows that run none. They are not ended below the memory of the largest node: what they work on is there already.
 OTHERS: dict[type, str] = {OpenInput: "open", EvaluateUnit: "evaluate", MergePartials: "merge"}
-#: Stands for the grant of a task that had none from here.
-NEVER = None, 0.0
 
 
 class NodeSize(NamedTuple):
@@ -73,7 +70,6 @@ class Alike:
 
     def __init__(self, usage: TaskUsage, strategy: Strategy | None) -> None:
         self.usage, self.strategy = usage, strategy
-        self.told: tuple[int, float] | None = None  #: rows, and what those were granted when that last changed
         self.facts: defaultdict[str, float] = defaultdict(float)  #: for people
         if strategy is not None:
             for point in usage.points:
@@ -104,10 +100,11 @@ class Allocation(LaunchPolicy):
             threshold=threshold,
             guessed=guessed,
         )
-        if ladder not in LADDERS:
-            raise UnknownNameError(f"there is no ladder {ladder!r}{alternatives('ladders', ladder, LADDERS)}")
-        self._make, self._strategy, self._ladder = find_strategy(strategy), strategy, ladder
-        self._threshold, self._cap = threshold, cap
+        for called, name, known in (("strategies", strategy, STRATEGIES), ("ladders", ladder, LADDERS)):
+            if name not in known:
+                raise UnknownNameError(f"there is no {name!r} for allocations{alternatives(called, name, known)}")
+        self._make, self._strategy, self._ladder = STRATEGIES[strategy], strategy, ladder
+        self._threshold, self._cap = threshold if strategy != FIXED else inf, cap
         self._alike: dict[Key, Alike] = {}
         self._granted: dict[int, tuple[Key | None, float]] = {}  #: by task, until it ends
         self._crowded = False  #: a task is known that needs more than its share
@@ -125,11 +122,8 @@ class Allocation(LaunchPolicy):
 
     # -- what is known
 
-    def fit(self, category: str, kind: str = "rows", *, moved: bool = False) -> UsageFit | None:
-        """Give the line of the memory of tasks; None until enough of them have ended."""
-        return self._known(Key(category, kind, moved))
-
-    def _known(self, key: Key) -> UsageFit | None:
+    def fit(self, key: Key) -> UsageFit | None:
+        """Give the line of the memory of tasks that are alike; None until enough of them have ended."""
         alike = self._alike.get(key)
         return alike.usage.fit() if alike is not None and alike.usage.count >= self._threshold else None
 
@@ -168,10 +162,10 @@ class Allocation(LaunchPolicy):
         limit = self._largest if key.kind in OTHERS.values() else amount
         return with_memory(task.needs, amount), with_memory(self.limits if task.twin else NO_LIMITS, limit)
 
-    def _amount(self, key: Key, rows: int, number: int = 0) -> float:
-        fit, first, share = self._known(key), self._cap or self.share, self.share
+    def _amount(self, key: Key, rows: int, number: int) -> float:
+        fit, first, share = self.fit(key), self._cap or self.share, self.share
         if fit is None:
-            written = self._known(Key(key.category)) if key.moved else None
+            written = self.fit(Key(key.category)) if key.moved else None
             return min(first if written is None else max(first, written.upper(rows)), self._most(key))
         alike = self._alike[key]
         if alike.strategy is not None:
@@ -184,42 +178,35 @@ class Allocation(LaunchPolicy):
 
     def seen(self, task: Task, measured: Measurement) -> bool:
         super().seen(task, measured)
-        key, granted = self._granted.pop(task.id, NEVER)
+        key, granted = self._granted.pop(task.id, (None, 0.0))
         key = key or self._key(task)
         used, wall = measured.peak_memory, measured.wall
         if not used:
             return False
         alike = self._find(key)
-        facts, usage, fit = alike.facts, alike.usage, self._known(key)
+        facts, usage, fit = alike.facts, alike.usage, self.fit(key)
         facts["tasks"] += 1
         facts["granted_byte_s"] += granted * wall
         facts["wasted_byte_s"] += max(granted - used, 0.0) * wall
         if fit is not None:
             expected = fit.expected(task.size)
-            for name, amount in (
-                ("predictions", 1),
-                ("predicted", expected),
-                ("used", used),
-                ("off", abs(expected - used)),
-            ):
-                facts[name] += amount
+            facts["predictions"] += 1
+            facts["predicted"] += expected
+            facts["used"] += used
+            facts["off"] += abs(expected - used)
             usage.refit = usage.refit or used > fit.upper(task.size)
         if alike.strategy is not None:
             alike.strategy.add(used, wall)
-        if not usage.add(task.size, measured) or not self.share:
+        if not usage.add(task.size, measured) or not granted or "memory" in dict(task.needs.amounts):
             return False
-        rows, then = alike.told or (task.size, granted or self.share)
-        if abs(self._amount(key, rows) - then) <= MATERIAL * then:
-            return False
-        alike.told = task.size, self._amount(key, task.size)
-        return True
+        return abs(self._amount(key, task.size, task.id) - granted) > MATERIAL * granted
 
     # -- what used too much
 
     def exhausted(self, found: TooMuch) -> Answer:
         """Blame the order first; then more memory if that will do, fewer rows if those do, a fresh worker, or the task."""
         task, limit = found.task, found.limit
-        key, granted = self._granted.pop(task.id, NEVER)
+        key, granted = self._granted.pop(task.id, (None, 0.0))
         if not self.share or (limit is not None and limit[0] != "memory"):
             return super().exhausted(found)
         key = (key or self._key(task))._replace(moved=found.moved)
@@ -231,7 +218,7 @@ class Allocation(LaunchPolicy):
 
     def _climb(self, found: TooMuch, key: Key, granted: float) -> Answer:
         task, tries, most, divisible = found.task, found.tries, self._most(key), found.divisible
-        fit, room = self._known(key), granted < most * ALMOST
+        fit, room = self.fit(key), granted < most * ALMOST
         if fit is None:
             bound = 2 * granted if "memory" in dict(task.needs.amounts) else most
             room = room and not divisible and tries.exhaustions == 1
@@ -252,15 +239,17 @@ class Allocation(LaunchPolicy):
 
     def _climb_as_workqueue(self, found: TooMuch, key: Key, granted: float) -> Answer:
         most = self._most(key)
-        for amount in (min(self._whole, most), most):
-            if granted < amount * ALMOST:
-                return Answer("larger", with_memory(found.task.needs, amount))
+        strategy = self._find(key).strategy
+        next_one = strategy.predict(granted, found.task.id * GOLDEN % 1) if strategy is not None else None
+        for amount in (next_one or 0.0, self._whole, self._largest):
+            if granted < min(amount, most) * ALMOST:
+                return Answer("larger", with_memory(found.task.needs, min(amount, most)))
         if found.by_rows:
             return Answer("split", rows=-(-found.task.size // 2))
         return Answer("split") if found.divisible else Answer("fail", why=self._why(key, granted))
 
     def _why(self, key: Key, granted: float) -> str:
-        fit, most, had = self._known(key), self._most(key), in_words("memory", granted)
+        fit, most, had = self.fit(key), self._most(key), in_words("memory", granted)
         said = f"it had {had}, and {'it may' if most == self._cap else 'the largest node can'} have {in_words('memory', most)}"
         if fit is not None and key.kind in (ROWS, BLOCKS):
             fixed, per_row = in_words("memory", fit.fixed), in_words("memory", fit.per_row)

@@ -1,7 +1,6 @@
 """First allocations by what tasks used, whatever their size, to compare with: the modes of Work Queue and TaskVine.
 
-"A Job Sizing Strategy for High-Throughput Scientific Workflows" (doi:10.1109/TPDS.2017.2762310). Values are histogrammed in steps;
-their weight is how long a task holds what it was given.
+"A Job Sizing Strategy for High-Throughput Scientific Workflows" (doi:10.1109/TPDS.2017.2762310). Values are counted in steps.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections.abc import Callable
 from math import ceil
 from typing import NamedTuple, Protocol
 
-from windrow.errors import UnknownNameError, alternatives
 from windrow.shape.allocation.buckets import Buckets, exhaustive_breaks, greedy_breaks
 
 #: Width of a bucket of the histograms: 250 MB, as in the sources.
@@ -31,24 +29,17 @@ class Strategy(Protocol):
 
 
 class MaxSeen:
-    """The most that was seen, and a margin of a part of a step, in whole steps."""
+    """The most that was seen, and a margin of a part of a step in whole megabytes, in whole steps."""
 
-    def __init__(self, margin: int = 3, step: float = STEP) -> None:
-        self._step, self._margin, self._most = step, step // margin, 0.0
+    def __init__(self, parts: int = 3) -> None:
+        self._margin, self._most = STEP / 1e6 // parts * 1e6, 0.0
 
     def add(self, value: float, seconds: float) -> None:  # noqa: ARG002 - a Protocol's
         self._most = max(self._most, value)
 
     def predict(self, previous: float | None, u: float) -> float | None:  # noqa: ARG002 - a Protocol's
-        amount = round_up(self._most + self._margin, self._step) if self._most else 0.0
+        amount = round_up(self._most + self._margin) if self._most else 0.0
         return amount if amount > (previous or 0.0) else None
-
-
-class AsDeclared(MaxSeen):
-    """Never learns: all tasks are given what they may have."""
-
-    def add(self, value: float, seconds: float) -> None:
-        pass
 
 
 class AllocationStep(NamedTuple):
@@ -63,15 +54,13 @@ class AllocationStep(NamedTuple):
 class FirstAllocation:
     """The step at which first tries, and second ones at the top of tasks that need more, have the best score."""
 
-    def __init__(
-        self, score: Callable[[AllocationStep, float, int], float], top: float | None = None, step: float = STEP
-    ) -> None:
-        self._score, self._step, self._top = score, step, top
+    def __init__(self, score: Callable[[AllocationStep, float, int], float], top: float | None = None) -> None:
+        self._score, self._top = score, top
         self._buckets: dict[float, tuple[int, float]] = {}  #: by upper border: tasks, and their seconds
         self._most = 0.0
 
     def add(self, value: float, seconds: float) -> None:
-        key = max(round_up(value, self._step), self._step)
+        key = max(round_up(value), STEP)
         count, total = self._buckets.get(key, (0, 0.0))
         self._buckets[key] = count + 1, total + seconds
         self._most = max(self._most, value)
@@ -81,11 +70,11 @@ class FirstAllocation:
             return None
         top = self._top or self._most
         if previous is not None:  # the second try
-            last = round_up(max(top, self._most), self._step)
+            last = round_up(max(top, self._most))
             return last if last > previous else None
         table = self.table()
         best = max(table, key=lambda row: self._score(row, top, table[-1].within)).step
-        return round_up(min(best, top), self._step)
+        return round_up(min(best, top))
 
     def table(self) -> list[AllocationStep]:
         count, total = (sum(part) for part in zip(*self._buckets.values(), strict=True))
@@ -108,16 +97,16 @@ def throughput(row: AllocationStep, top: float, count: int) -> float:
     return (row.within * top / row.step + count - row.within) / time if time else 0.0
 
 
-def round_up(value: float, step: float) -> float:
-    return ceil(value / step) * step
+def round_up(value: float) -> float:
+    return ceil(value / STEP) * STEP
 
 
-#: The name of the policy's own: the line of ``usage``, at the size of the task.
-BY_SIZE = "by-size"
+#: The names of the policy's own, the line of ``usage`` at the size of the task, and of never learning.
+BY_SIZE, FIXED = "by-size", "fixed"
 #: By name: what makes a strategy, given the most that a task may have.
 STRATEGIES: dict[str, Callable[[float | None], Strategy | None]] = {
     BY_SIZE: lambda _: None,
-    "fixed": lambda _: AsDeclared(),
+    FIXED: lambda _: None,
     "max-seen": lambda _: MaxSeen(),
     "max-seen-2021": lambda _: MaxSeen(2),  # the margin at the time of the paper
     "min-waste": lambda top: FirstAllocation(thrift, top),
@@ -127,10 +116,3 @@ STRATEGIES: dict[str, Callable[[float | None], Strategy | None]] = {
     "greedy-buckets-fixed": lambda _: Buckets(greedy_breaks, draws=False),
     "exhaustive-buckets-fixed": lambda _: Buckets(exhaustive_breaks, draws=False),
 }
-
-
-def find_strategy(name: str) -> Callable[[float | None], Strategy | None]:
-    if name not in STRATEGIES:
-        said = alternatives("strategies", name, STRATEGIES)
-        raise UnknownNameError(f"there is no allocation strategy {name!r}{said}")
-    return STRATEGIES[name]

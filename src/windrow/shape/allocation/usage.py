@@ -1,9 +1,8 @@
 """What tasks of one kind used of a resource: ``fixed + per_row * rows``, and an upper bound that a share of them keeps to.
 
-The line is that of Theil and Sen (the median of the slopes between points, doi:10.1080/01621459.1968.10480934; where there are
-many, between each and the one half of them further on): a fifth of the points may be anything as long as the rest have different
-sizes. The bound is the line times a quantile of measured over expected, so that it grows with the rows as noise does; memory
-counts from a little under that of an idle worker.
+The line is that of Theil and Sen (the median of slopes between points, doi:10.1080/01621459.1968.10480934; of many, between each
+and the one half of them further on): a fifth may be anything if the rest differ in size. The bound is the line times a quantile of
+measured over expected, so that it grows as noise does; memory counts from a little under that of an idle worker.
 """
 
 from __future__ import annotations
@@ -14,12 +13,10 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import ceil, inf
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from windrow.core.records import Measurement
-
-Resource: TypeAlias = Literal["memory", "disk", "seconds", "cores"]
 
 #: Points that are kept, the newest: enough for a quantile of one in fifty, and a change in the data is seen within a handful.
 KEPT = 200
@@ -96,9 +93,9 @@ class TaskUsage:
         self.count = max(count, len(self.points))  #: of all tasks so far
         self.idle = max(
             (one.idle for one in self.points), default=0.0
-        )  #: the most that a worker had with nothing running
+        )  #: bytes of a worker with nothing running at most
         self.refit = True  #: lines are made anew when they are next asked for
-        self._fits: dict[Resource, UsageFit | None] = {}
+        self._fits: dict[str, UsageFit | None] = {}
         self._at = 0.0  #: tasks at which that is due
 
     def add(self, rows: int, measured: Measurement) -> bool:
@@ -109,8 +106,8 @@ class TaskUsage:
         self.refit = self.refit or self.count >= self._at
         return self.refit
 
-    def fit(self, resource: Resource = "memory") -> UsageFit | None:
-        """Give the line of a resource; None where nothing was measured."""
+    def fit(self, resource: str = "memory") -> UsageFit | None:
+        """Give the line of memory, disk, seconds or cores; None where nothing was measured."""
         if self.refit:
             self._fits.clear()
             self.refit, self._at = False, min(self.count * REFIT, self.count + REFIT_LATEST)
@@ -126,7 +123,7 @@ class TaskUsage:
         """Give all that is known as numbers and lists, of which ``TaskUsage(**plain)`` makes it again."""
         return {"points": [list(one) for one in self.points], "count": self.count}
 
-    def _line(self, resource: Resource) -> UsageFit | None:
+    def _line(self, resource: str) -> UsageFit | None:
         points = [one for one in self.points if one.memory > 0 or resource != "memory"]
         if not points:
             return None
@@ -160,10 +157,7 @@ def fit_line(points: Sequence[tuple[int, float]], least: float = 0.0) -> tuple[f
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Give what the next value keeps to with a probability.
-
-    Where there are too few to tell it is beyond the largest, by as much as that is beyond the middle.
-    """
+    """Give what the next value keeps to by chance; if too few tell that, beyond the largest as far as that is beyond the middle."""
     count = len(ordered)
     place = ceil(share * (count + 1))
     if not count:

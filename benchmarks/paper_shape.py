@@ -110,7 +110,7 @@ class Books:
         self.reach = 0.0  #: rows that were submitted before the first task ended well
         self._nodes = nodes
         self._present: dict[Life, tuple[float, float]] = {}  #: since when, and its share of the cores
-        self._past = 0.0  #: core seconds of workers that are gone
+        self._past = 0.0  #: core seconds that they were there
         self._running: dict[int, tuple[float, orders.Launch]] = {}
         self._at = Counter[int]()  #: by node: tasks of rows that run
         self._stops: dict[int, int] = {}  #: by input: rows that were submitted
@@ -121,10 +121,13 @@ class Books:
                 node = self._nodes[node_of(event.worker.pools) % len(self._nodes)]
                 self._present[event.worker.life] = now, node.cores / node.workers
             elif isinstance(event, happened.WorkerLost):
-                self._leave(event.life, now)
+                self._leave(event.life, now, "nodes")
             elif isinstance(event, happened.Started):
-                if event.attempt in self._running:
-                    self._running[event.attempt] = now, self._running[event.attempt][1]
+                known = self._running.get(event.attempt)
+                if (
+                    known is not None and known[1].queued
+                ):  # others began when launched; that is told later, with other news
+                    self._running[event.attempt] = now, known[1]
             elif isinstance(event, happened.Finished | happened.Exhausted | happened.Cancelled):
                 self._end(event, now)
         for command in commands:
@@ -164,17 +167,21 @@ class Books:
             self._at[node_of([part.pool for part in launch.grant])] -= 1
         return begun, launch
 
-    def _leave(self, life: Life, now: float) -> None:
+    def _leave(self, life: Life, now: float, why: str) -> None:
         since, cores = self._present.pop(life, (now, 0.0))
         self._past += (now - since) * cores
         for attempt in [number for number, (_, one) in self._running.items() if one.life == life]:
             begun, launch = self._pop(attempt)
-            self.lost["nodes"] += (now - begun) * granted(launch, "cores")
+            self.lost[why] += (now - begun) * granted(launch, "cores")
 
-    def lost_share(self, end: float, *ways: str) -> float:
+    def close(self, end: float) -> None:
+        """The run is over: what runs still is a second attempt at something that is done."""
+        for life in list(self._present):
+            self._leave(life, end, "twins")
+
+    def lost_share(self, *ways: str) -> float:
         """The share of all workers' time that was lost, in these ways or in all."""
-        present = self._past + sum((end - since) * cores for since, cores in self._present.values())
-        return sum(self.lost[way] for way in ways or self.lost) / present
+        return sum(self.lost[way] for way in ways or self.lost) / self._past
 
     @property
     def wasted(self) -> float:
@@ -214,7 +221,7 @@ class Done:
 
     @property
     def lost(self) -> float:
-        return self.books.lost_share(self.seconds, "memory")
+        return self.books.lost_share("memory")
 
 
 def events(seed: int, *nodes: SimulatedNode, heavy: float = 1.0, fleet: Fleet | None = None) -> Model:
@@ -240,6 +247,7 @@ def go(model: Model, nodes: int, way: Way, seed: int, *, start: int | None = Non
         options=Options(restart=True, speculate=speculate),
         observers=[books, *setup.observers],
     )
+    books.close(run.seconds)
     return Done(run, books)
 
 
@@ -296,7 +304,9 @@ def skewed(way: Way, seed: int) -> tuple[Done, float]:
     costs = AffineCosts(fixed_s=0.05, per_row_s=1e-3, sigma=0.0, input_sigma=1.0)
     node = SimulatedNode(cores=1, memory=2 * GB)
     speeds = (0.5,) + (1.0,) * 15
-    files = tuple(SimulatedInput.even("data", one.rows // 8, 128) for one in load_model("events", seed=seed).inputs[:64])
+    files = tuple(
+        SimulatedInput.even("data", one.rows // 8, 128) for one in load_model("events", seed=seed).inputs[:64]
+    )
     model = Model(inputs=files, costs={"data": costs}, nodes=(node,), fleet=Fleet(speeds=speeds))
     work = sum(costs.demand(Rows(number, 0, one.rows), 0, seed).free_s for number, one in enumerate(files))
     return go(model, 16, way, seed), work / sum(speeds)
@@ -393,7 +403,7 @@ def comings_and_goings(report: harness.Report, ways: Sequence[Way], seeds: Seque
             done = figure_9(way, seed)
             ledger, all_rows = done.run.outcome.ledger, sum(one.rows for one in events(seed, NODE).inputs)
             kept = ledger.done_rows / all_rows if done.complete else 0.0
-            lost = done.books.lost_share(done.seconds, "nodes")
+            lost = done.books.lost_share("nodes")
             rows.append((way.name, seed, f"{done.seconds:.0f}", f"{kept:.0%}", f"{lost:.0%}", f"{done.lost:.1%}"))
             report.claim(f"figure 9, {way.name}, seed {seed}: share of the rows that are done", kept, 1.0)
     report.note("Figure 9: 10 workers, 50 after 300 s, none after 1,000 s, 30 after 1,300 s.")

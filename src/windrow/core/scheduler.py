@@ -221,12 +221,14 @@ class Scheduler:
         node = self.graph.add_fed(task)
         cls = self.dispatch.classify(node)
         chain = worker.chain
-        fits = self.resources.fits(cls, worker.site) if chain is None else chain.cls is cls
-        if fits:
-            self.queues.launch(node, worker, feeder.accounts[task.category].plan)
-        else:
-            self.dispatch.add(node)
-        return fits
+        if not (self.resources.fits(cls, worker.site) if chain is None else chain.cls is cls):
+            other = self.resources.find(cls, [])  # the worker's node has a place, and too little besides
+            if other is None:
+                self.dispatch.add(node)
+                return False
+            worker = other
+        self.queues.launch(node, worker, feeder.accounts[task.category].plan)
+        return True
 
     def launch(self, node: Node, worker: WorkerState) -> None:
         self.dispatch.remove(node)

@@ -30,6 +30,7 @@ from windrow.watch.graph_run import Findings, graph_run, least_time, maker_of
 from windrow.watch.readlog import read_log
 
 if TYPE_CHECKING:
+    from windrow.core.policies import LaunchPolicy
     from windrow.engines.simulated.devices import Device
     from windrow.engines.simulated.engine import Kind
     from windrow.engines.simulated.model import Model
@@ -70,21 +71,22 @@ def simulate(
     options: Options | None = None,
     rows: RowOptions | None = None,
     policies: Policies | None = None,
+    launches: LaunchPolicy | None = None,
     observers: Sequence[Observer] = (),
 ) -> Simulated:
-    """Run a model in virtual time; by default with the policies of a pipeline."""
+    """Run a model in virtual time on so many workers, or nodes if it has any; by default with the policies of a pipeline."""
     engine = SimulatedEngine(model, workers, seed=seed, kind=kind)
     policies = policies or Policies(shape=Guided() if chunk is None else Fixed(chunk))
     feeder = RowFeeder(model.specs(), policies, rows or RowOptions(chunk=chunk))
     can = engine.capabilities
     options = options or Options(restart=True, speculate=can.can_kill)
-    scheduler = Scheduler(feeder, options=options)
+    scheduler = Scheduler(feeder, launches, options)
     # Nothing is computed: nobody asks the workload for more than what a task is about.
     nothing: Any = SimpleNamespace(content=attrgetter("payload"))
     with collecting_less():
         outcome = run(scheduler, engine, nothing, clock=engine.clock, observers=observers)
     devices = {name: shared.busy_s for name, shared in engine.world.devices.items()}
-    return Simulated(outcome=outcome, tally=engine.tally, workers=workers, device_busy_s=devices)
+    return Simulated(outcome=outcome, tally=engine.tally, workers=engine.world.size, device_busy_s=devices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ class SimulatedEngine:
     """Workers of a model.
 
     "threads" share the interpreter lock and cannot be stopped; "processes" have a lock each, can be stopped and are held to their
-    limits.
+    limits. Where the model has nodes, ``workers`` is the number of nodes, each with workers of its own.
     """
 
     work_cpu_s = 0.0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
-from windrow.core.records import InputSpec, Rows, RunRows, make_record
+from windrow.core.records import InputSpec, Needs, Rows, RunRows, make_record
 from windrow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from windrow.engines.simulated.devices import Device
 
 _KEY = Struct("<qqqqq")
+
+#: Standard deviations between the usual memory of a row and ``memory_per_row``: what is known of memory are peaks, and one
+#: task in 740 needs more than that.
+PEAK = 3.0
 
 
 def drawn(seed: int, *key: int) -> tuple[float, float]:
@@ -45,13 +49,14 @@ def rows_of(task: Task) -> tuple[Rows, ...]:
 
 
 class Demand(NamedTuple):
-    """What a task asks for; its time alone on a machine of speed 1 is the sum of the seconds."""
+    """What a task asks for; its time alone on one core of speed 1 is the sum of the seconds."""
 
     free_s: float = 0.0  #: computing without the interpreter lock
     locked_s: float = 0.0  #: computing with it
     blocked_s: float = 0.0  #: waiting for something that others do not slow down
     read: float = 0.0  #: bytes
     memory: float = 0.0  #: bytes, at its peak
+    parallel_s: float = 0.0  #: computing without the interpreter lock that all cores of the task share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +92,14 @@ class AffineCosts(Costs):
     straggler_factor: float = 1.0  #: times as long as others
     lock_share: float = 0.0  #: of computing, with the interpreter lock
     read_per_row: float = 0.0
+    fixed_parallel: float = 0.0  #: the share of ``fixed_s`` that all cores of a task work on, as in Amdahl's law
+    per_row_parallel: float = 0.0  #: likewise of ``per_row_s``
     memory_fixed: float = 0.0
     memory_per_row: float = 0.0
+    memory_sigma: float = 0.0  #: of the logarithm of memory per row; ``memory_per_row`` is the upper end (``PEAK``)
 
     def __post_init__(self) -> None:
-        for name in ("straggler_share", "lock_share", "overlap"):
+        for name in ("straggler_share", "lock_share", "overlap", "fixed_parallel", "per_row_parallel"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
                 raise UsageError(f"{name} is a share between 0 and 1; got {value}")
@@ -106,6 +114,10 @@ class AffineCosts(Costs):
         number, start, stop = rows
         size = stop - start
         compute = self.fixed_s + self.per_row_s * size
+        parallel = 0.0
+        if self.fixed_parallel or self.per_row_parallel:
+            parallel = self.fixed_parallel * self.fixed_s + self.per_row_parallel * self.per_row_s * size
+            parallel /= compute or 1.0
         if self.sigma or self.straggler_share:
             first, second = drawn(seed, 1, number, start, tries)
             if self.sigma:
@@ -116,9 +128,14 @@ class AffineCosts(Costs):
         if self.input_sigma:
             sigma = self.input_sigma
             compute *= math.exp(sigma * (normal(*drawn(seed, 2, number)) - sigma / 2))
+        parallel *= compute
+        compute -= parallel
         locked = self.lock_share * compute
-        memory = self.memory_fixed + self.memory_per_row * size
-        return make_record(Demand, (compute - locked, locked, 0.0, self.read_per_row * size, memory))
+        memory = self.memory_per_row * size
+        if self.memory_sigma:  # the same in every attempt: it is a matter of the rows
+            memory *= math.exp(self.memory_sigma * (normal(*drawn(seed, 6, number, start)) - PEAK))
+        read = self.read_per_row * size
+        return make_record(Demand, (compute - locked, locked, 0.0, read, self.memory_fixed + memory, parallel))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +169,28 @@ class DriverCosts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedNode:
+    """A machine that several tasks run on at a time, as far as its cores and its memory go by what the tasks ask for."""
+
+    cores: float = 1.0
+    memory: float = 0.0  #: bytes; no task on it gets beyond that. 0: nobody asks for memory
+    places: int = 0  #: workers on it, each running one task at a time; 0: one for each core
+
+    def __post_init__(self) -> None:
+        if not self.cores > 0 or self.memory < 0 or self.places < 0:
+            raise UsageError(f"a node has some cores, and no memory or places below 0; got {self}")
+
+    @property
+    def workers(self) -> int:
+        return self.places or max(int(self.cores), 1)
+
+    def offers(self) -> Needs:
+        return Needs.of({"cores": self.cores, "memory": self.memory})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """How workers differ, come and go."""
+    """How workers differ, come and go; where a model has nodes, all of a node do so together, and it is numbered here."""
 
     speeds: tuple[float, ...] = (1.0,)  #: of workers, in turn
     joins: tuple[float, ...] = (0.0,)  #: when workers come, in turn
@@ -182,6 +219,7 @@ class Model:
     driver: DriverCosts = field(default_factory=DriverCosts)
     fleet: Fleet = field(default_factory=Fleet)
     cores: int | None = None  #: shared by all workers; None: as many as there are workers
+    nodes: tuple[SimulatedNode, ...] = ()  #: machines that workers are on, in turn; (): each worker is by itself
     name: str = ""
 
     def __post_init__(self) -> None:

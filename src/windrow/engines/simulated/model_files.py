@@ -25,6 +25,9 @@ MODELS = Path(__file__).resolve().parent / "models"
 #: The file of devices that all models may name.
 DEVICES = "devices.toml"
 
+#: Draws of the rows of an input before ``rows_most`` is found to be too few.
+DRAWS = 1000
+
 _SECTIONS = ("device", "workload", "driver", "fleet", "cores")
 
 
@@ -37,6 +40,7 @@ class _InputsSection:
     rows: int
     unit: int
     rows_sigma: float = 0.0
+    rows_most: int = 0  #: of an input: larger ones are drawn again; 0: as they come
 
 
 def _number(value: Any) -> float:
@@ -82,7 +86,7 @@ def _reader(name: str, kind: str) -> Callable[[Any], Any]:
         return parse_seconds
     if name == "rates":
         return parse_rate
-    if name.startswith(("read_", "memory_")):
+    if name.startswith(("read_", "memory_")) and not name.endswith("_sigma"):
         return parse_bytes
     if kind.startswith("int"):
         return _count
@@ -159,8 +163,13 @@ def _workload(section: Any, where: str, seed: int, first: int) -> tuple[str, lis
     costs: AffineCosts = _made(AffineCosts, {k: v for k, v in section.items() if k not in names}, where)
     inputs = []
     for number in range(about.inputs):
-        size = about.rows_sigma * (normal(*drawn(seed, 5, first + number)) - about.rows_sigma / 2)
-        rows = max(1, round(about.rows * math.exp(size)))
+        for again in range(DRAWS):
+            size = about.rows_sigma * (normal(*drawn(seed, 5, first + number, again)) - about.rows_sigma / 2)
+            rows = max(1, round(about.rows * math.exp(size)))
+            if rows <= (about.rows_most or rows):
+                break
+        else:
+            raise SpecError(f"{where}: inputs of rows={about.rows} are hardly ever under rows_most={about.rows_most}")
         inputs.append(SimulatedInput.even(about.category, rows, about.unit, f"{about.category}-{number}"))
     return about.category, inputs, costs
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from windrow.core import events as happened
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
 from windrow.core.records import (
+    NO_NEEDS,
     Failure,
     FailureKind,
     Handle,
@@ -32,6 +33,7 @@ from windrow.core.records import (
     Opened,
     OpenInput,
     RunRows,
+    Worker,
     make_record,
 )
 from windrow.engines.job_runner import joined
@@ -72,6 +74,7 @@ class SimulatedJob:
     dead: bool = False  #: ended: what is still to come of it counts no more
     share: float = 1.0  #: of its work that is done before it is ended for its memory
     computing_s: float = 0.0
+    beside_s: float = 0.0  #: of its other cores, meanwhile
     cold_s: float = 0.0  #: of it, as the worker's first of its kind
     lock_wait_s: float = 0.0  #: while others had the lock
     cores_wait_s: float = 0.0  #: while others had the processors
@@ -137,7 +140,13 @@ class World:
         self._lock = None if apart else FairShare(cores_rate(1))
         self._shared = [*self.devices.values(), *(x for x in (self._cores, self._lock) if x is not None)]
         self._apart = apart  #: workers can be stopped and held to limits
-        self._count = workers
+        self._places: dict[int, range] = {}  #: node -> its workers; without nodes each is by itself
+        self.size = 0  #: all workers
+        for number in range(workers):
+            more = model.nodes[number % len(model.nodes)].workers if model.nodes else 1
+            self._places[number] = range(self.size, self.size + more)
+            self.size += more
+        self._home = {worker: number for number, places in self._places.items() for worker in places}
         self._report = report
         self._values: dict[Handle, Any] = {}  #: outputs: rows of partials, nothing of calls
         self._fetch_s: dict[int, float] = {}  #: what bringing an output takes, by attempt that made it
@@ -154,9 +163,12 @@ class World:
     # -- the passing of time
 
     def begin(self) -> None:
-        fleet = self.model.fleet
-        for number in range(self._count):
-            self._at(fleet.joins[number % len(fleet.joins)], self._join, Life(number, 0))
+        fleet, nodes = self.model.fleet, self.model.nodes
+        for number, places in self._places.items():
+            if nodes:
+                self._report(happened.PoolChanged(f"node {number}", nodes[number % len(nodes)].offers()), 0.0)
+            for worker in places:
+                self._at(fleet.joins[number % len(fleet.joins)], self._join, Life(worker, 0))
         for time, number in fleet.losses:
             self._at(time, self._lose_any, (number, False))
         for time, number in fleet.leaves:
@@ -195,13 +207,17 @@ class World:
         if number in self._workers or number in self._gone or incarnation <= self._lives.get(number, -1):
             return
         fleet = self.model.fleet
-        speed = fleet.speeds[number % len(fleet.speeds)]
+        home = self._home.get(number, number)
+        speed = fleet.speeds[home % len(fleet.speeds)]
         self._lives[number] = incarnation
         self._workers[number] = SimulatedWorker(life, speed, now)
         if fleet.life_s is not None:
-            first, _ = drawn(self.seed, 4, number, incarnation)
+            first, _ = drawn(self.seed, 4, home, incarnation)
             self._at(now - fleet.life_s * math.log(first), self._lose, life)
-        self._report(joined(life, io=number in self._io), now)
+        if self.model.nodes and number not in self._io:
+            self._report(happened.WorkerJoined(Worker(life, NO_NEEDS, (f"node {home}",))), now)
+        else:
+            self._report(joined(life, io=number in self._io), now)
 
     def _start(self, now: float, command: StartWorker) -> None:
         life = command.life
@@ -217,11 +233,12 @@ class World:
 
     def _lose_any(self, now: float, which: tuple[int, bool]) -> None:
         number, for_good = which
-        if for_good:
-            self._gone.add(number)
-        worker = self._workers.get(number)
-        if worker is not None:
-            self._lose(now, worker.life)
+        for one in self._places.get(number, (number,)):
+            if for_good:
+                self._gone.add(one)
+            worker = self._workers.get(one)
+            if worker is not None:
+                self._lose(now, worker.life)
 
     def _lose(self, now: float, life: Life) -> None:
         number, incarnation = life
@@ -330,9 +347,9 @@ class World:
         task = launch.task
         demand = self._demand(launch, costs)
         job.memory = demand.memory
-        if self._apart and launch.limits.amounts:
+        if self._apart and (launch.limits.amounts or self.model.nodes):
             limits = dict(launch.limits.amounts)
-            most = limits.get("memory", inf)
+            most = min(limits.get("memory", inf), self._node_memory(job.worker))
             if demand.memory > most:
                 # Memory is taken to grow evenly with the work.
                 job.share, job.memory = most / demand.memory, most
@@ -348,6 +365,10 @@ class World:
             job.stages = iter(stages)
             self._next_stage(job, job.begun)
 
+    def _node_memory(self, worker: SimulatedWorker) -> float:
+        nodes = self.model.nodes
+        return (nodes[self._home[worker.life.worker] % len(nodes)].memory if nodes else 0.0) or inf
+
     def _stages(self, job: SimulatedJob, demand: Demand, costs: Costs) -> list[list[Chain]] | float:
         """Lay out a task: requests, reading, then computing with the rest of the reading beside it.
 
@@ -356,6 +377,11 @@ class World:
         worker, task, share = job.worker, job.command.task, job.share
         speed = worker.speed / share
         free, locked = demand.free_s / speed, demand.locked_s / speed
+        if demand.parallel_s:
+            cores = sum(part.amount for part in job.command.grant if part.name == "cores")
+            shared = demand.parallel_s / max(cores, 1.0) / speed
+            job.beside_s = demand.parallel_s / speed - shared
+            free += shared
         if task.category not in worker.known:
             job.cold_s = costs.cold_s / speed
             free += job.cold_s
@@ -501,7 +527,7 @@ class World:
             lock_wait = max(0.0, wall - job.computing_s - job.cores_wait_s)
             memory = round(job.memory) if self._apart else 0
             used = make_record(
-                Measurement, (wall, job.computing_s, lock_wait, memory, round(job.read), 0, 0.0, 0)
+                Measurement, (wall, job.computing_s + job.beside_s, lock_wait, memory, round(job.read), 0, 0.0, 0)
             )  # fmt: skip
             if isinstance(payload, RunRows):
                 value = payload.rows

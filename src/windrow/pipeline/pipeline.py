@@ -56,7 +56,6 @@ class Pipeline(Writing):
         save: bool = True,
         timeout: Any = None,
         _block_rows: int | None = None,
-        _first_rows: int | None = None,
         _split: tuple[int, int] | None = None,
         **shape: Any,
     ) -> Result:
@@ -79,15 +78,11 @@ class Pipeline(Writing):
         rundir, resume
             A directory to keep log, journal and result in, for ``wr.load`` and ``windrow report``; whether what an earlier
             run left there is used where it still holds, so that only the rest is run.
-        progress
-            Whether to show progress; by default on a terminal.
-        save
-            False: write none of the files of ``save``, for instance to run on a skim that this analysis made.
-        memory, timeout
-            What all workers together may use ("8 GB"), and how long a chunk may take ("5 min"); enforced on processes.
-        shape
-            What is learned and chosen otherwise: ``task_memory``, what a chunk may use at most; ``target_memory`` and ``target_time``,
-            what it is to use and to take; ``allocation`` ("max-seen", ...) and ``ladder="workqueue"``, for comparison.
+        progress, save
+            Whether to show progress, by default on a terminal; False: write none of the files of ``save``.
+        memory, timeout, shape
+            What all workers together may use ("8 GB"), and how long a chunk may take ("5 min"); enforced on processes. What is chosen
+            otherwise: ``task_memory``, ``target_memory``, ``target_time``, ``first_rows``, ``allocation``, ``ladder`` (docs/shape.md).
         """
         from windrow.pipeline.definition.options import Options
         from windrow.pipeline.run.run import run_pipeline
@@ -96,7 +91,7 @@ class Pipeline(Writing):
             order=order, chunk=chunk, partition=partition, engine=engine, workers=workers, memory=memory,
             cutflow=cutflow, nminus1=nminus1, max_rows=max_rows, on_error=on_error, seed=seed,
             rundir=rundir, resume=resume, progress=progress, save=save, timeout=timeout,
-            block_rows=_block_rows, first_rows=_first_rows, split=_split, **shape,
+            block_rows=_block_rows, split=_split, **shape,
         )  # fmt: skip
         return run_pipeline(self, self.definition(seed, options), data, options)
 

@@ -66,6 +66,8 @@ class RowBounds:
         if not usage.count and key.moved:  # the same steps, in another order
             usage = self._usage_of(key._replace(moved=False))
         rows = self._fitting(usage, self._aim, bound)
+        if not rows:
+            return 0, 0  # what comes with any number of rows is too much
         if bound.helps and rows < MOST_ROWS and usage.count >= self._threshold:
             bound.block = bound.block or rows
         block = bound.block if bound.helps else 0
@@ -100,9 +102,9 @@ class RowBounds:
         return min(self._target or self._allowed(), ROOM * self._allowed())
 
     def _fitting(self, usage: TaskUsage, memory: float, bound: Bound) -> int:
-        """Give the rows of a task that is expected to fit."""
+        """Give the rows of a task that is expected to fit; 0: not one."""
         if not usage.count:
             return MOST_ROWS if self._guessed and not bound.exceeded else max(int(memory / ROW_BYTES), 1)
         fit = usage.fit()
         rows = fit.most_rows(memory) if fit is not None else MOST_ROWS
-        return max(min(rows, GROWTH * int(usage.most("rows"))), 1)
+        return min(rows, GROWTH * max(int(usage.most("rows")), 1))

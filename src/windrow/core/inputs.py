@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import lt
 from typing import TYPE_CHECKING
 
@@ -27,18 +27,18 @@ class Cutter:
 
     __slots__ = ("_borders", "_input", "_pieces", "rows", "split")
 
-    def __init__(self, input_id: int, borders: tuple[int, ...]) -> None:
+    def __init__(self, input_id: int, borders: Sequence[int]) -> None:
         self._input = input_id
         self._borders = borders
-        #: (-start, stop, single): sorted, so that the lowest range is the last and cheap to pop
-        self._pieces: list[tuple[int, int, bool]] = []
+        #: (-start, stop, most): sorted, so that the lowest range is the last and cheap to pop
+        self._pieces: list[tuple[int, int, int]] = []
         self.rows = 0  #: rows waiting
         self.split: set[int] = set()  #: first rows of units that are cut into parts
 
-    def add(self, start: int, stop: int, *, single: bool = False) -> None:
-        """Put rows in; ``single`` ones are cut unit by unit."""
+    def add(self, start: int, stop: int, *, most: int = 0) -> None:
+        """Put rows in; with ``most``, tasks of them have at most so many, or one unit: 1 is unit by unit."""
         if start < stop:
-            insort(self._pieces, (-start, stop, single))
+            insort(self._pieces, (-start, stop, most))
             self.rows += stop - start
 
     def next_unit(self) -> int:
@@ -53,7 +53,7 @@ class Cutter:
 
     def cut(self, want: int, *, parts: bool = False) -> Rows:
         """Cut the next task: ``want`` rows snapped down to whole units, at least one unit, or else a part of one."""
-        key, stop, single = self._pieces.pop()
+        key, stop, most = self._pieces.pop()
         start = -key
         borders = self._borders
         at = bisect_right(borders, start)
@@ -61,11 +61,10 @@ class Cutter:
         if borders[at - 1] in self.split or (parts and want < min(end, stop) - start):
             self.split.add(borders[at - 1])
             end = min(end, start + max(want, 1))
-        elif not single and end < start + want:
-            goal = start + want
+        elif end < (goal := start + (min(want, most) if most else want)):
             end = stop if goal >= stop else borders[bisect_right(borders, goal, at) - 1]
         if end < stop:
-            self._pieces.append((-end, stop, single))
+            self._pieces.append((-end, stop, most))
         else:
             end = stop
         self.rows -= end - start
@@ -91,8 +90,8 @@ class Cutter:
             if first < last:
                 self._pieces.remove(piece)
                 self.rows -= piece[1] + piece[0]
-                self.add(-piece[0], first, single=piece[2])
-                self.add(last, piece[1], single=piece[2])
+                self.add(-piece[0], first, most=piece[2])
+                self.add(last, piece[1], most=piece[2])
                 taken.append(Rows(self._input, first, last))
         return taken
 
@@ -115,7 +114,7 @@ class Input:
         self.spec = spec
         self.state = InputState.WAITING
         self.rows = 0  #: of the whole input; meaningful once it is known
-        self.borders: tuple[int, ...] = (0,)
+        self.borders: Sequence[int] = (0,)
         self.cutter = Cutter(spec.id, self.borders)
         self.identity = spec.identity  #: what is read must be that; "" where nobody knows
         self.crashes = 0  #: of workers that merged or sent its partials
@@ -181,10 +180,10 @@ class Inputs:
             else:
                 self._waiting.append(one)
 
-    def known(self, one: Input, rows: int, borders: tuple[int, ...]) -> None:
+    def known(self, one: Input, rows: int, borders: Sequence[int]) -> None:
         """An input's rows and borders are known: release what is wanted of it."""
         ends = (*borders[:1], *borders[-1:])
-        if ends != (0, rows) or not all(map(lt, borders, borders[1:])):
+        if ends != (0, rows) or not (isinstance(borders, range) or all(map(lt, borders, borders[1:]))):
             raise InternalError(
                 f"input {one.spec.id} ({one.spec.label}) has {rows} rows, so its unit borders "
                 f"must grow from 0 to {rows}; they are {borders[:3]} ... {borders[-1:]}"
@@ -283,7 +282,7 @@ class Inputs:
             del self._open[one.spec.id]
         return rows
 
-    def give_back(self, rows: Iterable[Rows], *, single: bool = False) -> None:
+    def give_back(self, rows: Iterable[Rows], *, most: int = 0) -> None:
         """Rows must be cut again; those of an input or a unit that was given up fail instead."""
         for part in rows:
             one = self.inputs[part.input]
@@ -291,7 +290,7 @@ class Inputs:
             if failure is not None:
                 self._ledger.fail(part, failure)
                 continue
-            one.cutter.add(part.start, part.stop, single=single)
+            one.cutter.add(part.start, part.stop, most=most)
             self._count(one.spec.category, uncut=part.stop - part.start)
             self._open[part.input] = one
 

@@ -67,6 +67,7 @@ class RowOptions:
     chunk: int | None = None  #: upper bound of a task's rows, snapped down to units
     parts: bool = False  #: units may be cut into parts, which are evaluated together
     row_s: Mapping[str, float] = field(default_factory=dict)  #: by category: what rows took in an earlier run
+    halves: bool = False  #: what failed is cut in two rather than unit by unit, as units may be single rows
     needs: Needs = ONE_CORE  #: of every task
     crashes: int = 2  #: times that merging or sending partials of an input may end a worker
 
@@ -360,7 +361,7 @@ class RowFeeder:
         bundle.running -= 1
         hard = failure.kind in (FailureKind.EXHAUSTED, FailureKind.CRASHED, FailureKind.LOST)
         if self.is_divisible(task) and (skip or hard) and failure.kind is not FailureKind.TRANSIENT_IO:
-            self.inputs.give_back(payload.rows, single=True)
+            self.inputs.give_back(payload.rows, most=task.size // 2 if self.options.halves else 1)
             skip = True
         elif skip and payload.part:
             self._give_up_unit(self.parts.unit(bundle.input, payload.rows[0]), failure)

@@ -26,12 +26,12 @@ from windrow.shape.safety import Bounded
 from windrow.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from windrow.core.policies import SafetyPolicy, ShapePolicy, ShapeRequest
     from windrow.core.records import Measurement
     from windrow.core.rows import RowFeeder
-    from windrow.data.base import Source
+    from windrow.data.base import Input, Source
     from windrow.engines.base import Engine
     from windrow.pipeline.definition.options import Options
     from windrow.store.fingerprint.api import Fingerprint
@@ -321,7 +321,7 @@ def _crowded(source: Source, steps: Mapping[str, Fingerprint], past_s: float | N
     go of the lock, and would be compiled again in every process; arrays would have to be sent there.
     """
     awkward = sum("library awkward" in found.parts for found in steps.values())
-    size = _local_bytes(source)
+    size = local_bytes(source.inputs)
     if not awkward or size is None:
         return ""
     if past_s < CROWDED_S if past_s is not None else awkward * size < CROWDED_BYTES:
@@ -368,14 +368,14 @@ def _left_s(rows: RowFeeder, most_row_s: float = math.inf) -> float | None:
 def _is_tiny(source: Source) -> bool:
     if all(item.format == "arrays" for item in source.inputs):
         return all(item.rows is not None and item.rows <= TINY_ROWS for item in source.inputs)
-    size = _local_bytes(source)
+    size = local_bytes(source.inputs)
     return size is not None and (size <= TINY_BYTES or (size <= SMALL_BYTES and _rows(source) <= TINY_ROWS))
 
 
-def _local_bytes(source: Source) -> int | None:
+def local_bytes(inputs: Iterable[Input]) -> int | None:
     """Bytes of the files; None where some are remote, gone, or no files at all."""
     total = 0
-    for item in source.inputs:
+    for item in inputs:
         if item.format == "arrays":
             return None
         try:

@@ -182,20 +182,7 @@ class PipelineWorkload:
         return library_of_module(module) is None
 
     def classify(self, error: BaseException) -> Failure:
-        kind = FailureKind.INTERNAL
-        if isinstance(error, Stopped):
-            kind = FailureKind.LOST  # nothing is wrong with its rows
-        elif isinstance(error, StepError) and not isinstance(error, RowPurityError):
-            kind = FailureKind.USER
-        elif isinstance(error, (DataError, FileNotFoundError)):
-            kind = FailureKind.BAD_FILE
-        elif isinstance(error, OSError) and not isinstance(error, WindrowError):
-            kind = FailureKind.TRANSIENT_IO
-        elif isinstance(error, MemoryError):
-            kind = FailureKind.EXHAUSTED
-        facts = getattr(error, "facts", {})
-        place = ", ".join(str(facts[key]) for key in ("step", "file") if key in facts)
-        return Failure(kind, type(error).__name__, str(error), place, error)
+        return classify(error)
 
     def program(self, source: Input, info: FileInfo, products: frozenset[Product] | None = None) -> Program:
         with self._lock:
@@ -295,6 +282,24 @@ class PipelineWorkload:
         for column, start, stop in reads:
             found.setdefault((source, column), []).append((start, stop))
         self.learn(RunFacts(reads=found))
+
+
+def classify(error: BaseException) -> Failure:
+    """Say whose fault an error is that a worker met with rows."""
+    kind = FailureKind.INTERNAL
+    if isinstance(error, Stopped):
+        kind = FailureKind.LOST  # nothing is wrong with its rows
+    elif isinstance(error, StepError) and not isinstance(error, RowPurityError):
+        kind = FailureKind.USER
+    elif isinstance(error, (DataError, FileNotFoundError)):
+        kind = FailureKind.BAD_FILE
+    elif isinstance(error, OSError) and not isinstance(error, WindrowError):
+        kind = FailureKind.TRANSIENT_IO
+    elif isinstance(error, MemoryError):
+        kind = FailureKind.EXHAUSTED
+    facts = getattr(error, "facts", {})
+    place = ", ".join(str(facts[key]) for key in ("step", "file") if key in facts)
+    return Failure(kind, type(error).__name__, str(error), place, error)
 
 
 # -- what steps rely on in another process ------------------------------------------------------

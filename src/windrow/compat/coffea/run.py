@@ -1,0 +1,108 @@
+"""One run of a function over ranges of rows: engine, decisions, the loop, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from windrow.compat.coffea.sums import PieceCollector, add_all
+from windrow.core.policies import LaunchPolicy, Policies
+from windrow.core.policies import Options as SchedulerOptions
+from windrow.core.rows import RowFeeder, RowOptions
+from windrow.core.scheduler import Scheduler
+from windrow.errors import IncompleteError, MergeError
+from windrow.pipeline.run.engine_choice import EngineChoice, limits
+from windrow.pipeline.run.run import error_of
+from windrow.run.loop import run as run_loop
+from windrow.shape.guided import Guided
+from windrow.watch.progress import watching
+
+if TYPE_CHECKING:
+    from windrow.compat.coffea.workload import RangesWorkload
+    from windrow.core.policies import Answer, ShapeRequest, TooMuch
+    from windrow.core.records import InputSpec
+    from windrow.pipeline.definition.options import Options
+
+#: What workers import before they are made.
+NEEDED = ("coffea.processor", "coffea.nanoevents", "windrow.compat.coffea.events")
+
+
+class Ended(NamedTuple):
+    """What a run came to."""
+
+    output: Any  #: the sum of all outputs; None if there is none
+    left_out: list[tuple[str, str, int, int | None, str]]  #: dataset, file, first and last row, why
+    notes: list[str]
+
+
+def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Options, choice: EngineChoice) -> Ended:
+    policies, launches = make_policies(options, choice)
+    row_options = RowOptions(on_error=options.on_error, row_limit=options.max_rows, chunk=options.chunk, halves=True)
+    rows = RowFeeder(specs, policies, row_options)
+    engine, collector = choice.engine(rows), PieceCollector()
+    # Nothing is run a second time while it still runs: a function may write files.
+    restart = engine.capabilities.can_restart or choice.may_switch
+    scheduler = Scheduler(rows, launches, SchedulerOptions(restart=restart))
+    workload.limited = options.memory is not None
+    try:
+        with watching(rows, progress=options.progress, name=workload.name, rundir=options.rundir) as observers:
+            outcome = run_loop(scheduler, engine, workload, observers=observers, collector=collector)
+        if outcome.failure is not None:
+            raise error_of(outcome.failure, options)
+        output = add_all(collector.pieces)
+    except MergeError as error:
+        raise MergeError(f"{workload.name}: {error.message}") from error.__cause__
+    if outcome.cancelled:
+        now = rows.standing()
+        said = f"{workload.name} was interrupted when {now.done:,} of {now.known + now.expected:,} rows were done; "
+        raise IncompleteError(said + 'their output is in facts["output"] of this error', output=output)
+    left_out = [
+        (spec.category, spec.label, entry.start, entry.stop, entry.reason)
+        for spec in specs
+        for entry in outcome.ledger.account(spec.id)
+        if entry.state == "failed"
+    ]
+    return Ended(output, left_out, [*choice.said(), *rows.notes, *outcome.notes])
+
+
+def choose_engine(options: Options, *, small: bool) -> EngineChoice:
+    """Decide where ranges run: in processes, as processors hold the interpreter's lock; few rows in one worker until they take long."""
+    kind, why, switch = options.engine, "", False
+    if kind == "auto" and (options.memory is not None or options.timeout is not None):
+        kind, why = "processes", "memory and time can be limited in processes alone"
+    elif kind == "auto" and options.workers == 1:
+        kind, why = "inline", "there is one worker"
+    elif kind == "auto" and small:
+        kind, why, switch = "inline", "the data is too small for processes to pay", True
+    elif kind == "auto":
+        kind, why = "processes", "processors hold the interpreter's lock"
+    workers, after = (1, options.workers) if switch else (options.workers, 0)
+    # Nothing is read ahead: what a function will read is not known.
+    split = (0, options.workers)
+    return EngineChoice(
+        kind, workers, why, switch, after, memory=options.memory, split=split, reads_with=NEEDED
+    )  # fmt: skip
+
+
+def make_policies(options: Options, choice: EngineChoice) -> tuple[Policies, LaunchPolicy]:
+    """Make the decisions about ranges: how many rows at once, how much may be lost, what is done where memory runs out."""
+    launches = WhatFitted(limits(options))
+    return Policies(choice.shape(launches), safety=choice.safety(journaled=False)), launches
+
+
+class WhatFitted(LaunchPolicy, Guided):
+    """Limits as the user set them, and guided sizes with at most half of the rows that were too much."""
+
+    def __init__(self, *limits: Any) -> None:
+        LaunchPolicy.__init__(self, *limits)
+        Guided.__init__(self)
+        self._most: dict[str, int] = {}  #: by category
+
+    def rows(self, request: ShapeRequest) -> int:
+        return min(super().rows(request), self._most.get(request.category, 1 << 62))
+
+    def exhausted(self, found: TooMuch) -> Answer:
+        size, known = found.task.size, self._most.get(found.task.category, found.task.size)
+        if found.divisible:
+            self._most[found.task.category] = min(size // 2, known)
+        return super().exhausted(found)

@@ -62,7 +62,7 @@ class Dimuon(processor.ProcessorABC):
             mask = selection.all(*cuts)
             pair = leading[mask][:, 0] + leading[mask][:, 1]
             out["mass"].fill(dataset=name, region=region, mass=pair.mass, weight=weight[mask])
-            pts, weights = ak.broadcast_arrays(jets[mask].pt, weight[mask])[0], ak.broadcast_arrays(weight[mask], jets[mask].pt)[0]
+            pts, weights = ak.broadcast_arrays(jets[mask].pt, weight[mask])
             out["jet_pt"].fill(dataset=name, region=region, pt=ak.flatten(pts), weight=ak.flatten(weights))
 
         each = ak.broadcast_arrays(weight, muons.pt)[0]

@@ -26,20 +26,6 @@ if TYPE_CHECKING:
 OPEN_FILES = 4
 
 
-class Processing(RangesWorkload):
-    """A processor over the files of a source."""
-
-    def __init__(self, name: str, process: Callable[[Any], Any], source: Source, schema: Any, mode: str) -> None:
-        super().__init__(name)
-        self.process, self.source, self.schema, self.mode = process, source, schema, mode
-
-    def label(self, number: int) -> str:
-        return self.source.inputs[number].label
-
-    def make_side(self) -> EventsSide:
-        return EventsSide(self)
-
-
 class OpenTree(NamedTuple):
     """A tree of an open file."""
 
@@ -64,40 +50,40 @@ class EventsSide(RangesSide):
     """One worker's files, and the processor called with events of them."""
 
     def __init__(self, work: Processing) -> None:
-        self._work = work
+        super().__init__(work)
         self._trees: OrderedDict[int, OpenTree] = OrderedDict()
 
     def open(self, number: int) -> tuple[int, str]:
         """Give rows and uuid of a file; an empty one counts as a row, so that the processor sees it."""
-        tree = self._trees.get(number)
-        if tree is None:
-            tree = self._trees[number] = OpenTree.of(self._work.source.inputs[number])
+        if number not in self._trees:
+            self._trees[number] = OpenTree.of(self.work.source.inputs[number])
             if len(self._trees) > OPEN_FILES:
                 self._trees.popitem(last=False)[1].file.close()
         self._trees.move_to_end(number)
-        return max(tree.rows, 1), tree.uuid
+        return max(self._trees[number].rows, 1), self._trees[number].uuid
 
     def call(self, rows: Rows) -> Any:
-        work, tree, item = self._work, self._trees[rows.input], self._work.source.inputs[rows.input]
+        work, tree, item = self.work, self._trees[rows.input], self.work.source.inputs[rows.input]
         start, stop, source = rows.start, min(rows.stop, tree.rows), tree.file.file.source
-        facts = {"dataset": item.dataset, "filename": item.label, "treename": tree.path, "entrystart": start, "entrystop": stop}
-        metadata = {**work.source.datasets[item.dataset], **facts, "fileuuid": tree.uuid}
+        facts = {"dataset": item.dataset, "filename": item.label, "treename": tree.path}
+        facts |= {"entrystart": start, "entrystop": stop, "fileuuid": tree.uuid}
         where = f"[dataset {item.dataset!r}, {item.label}, rows {start} to {stop}]"
-        read, accessed, begin = source.num_requested_bytes, [], perf_counter()  # type: ignore[var-annotated]
+        accessed: list[Any] = []
+        read, begin = source.num_requested_bytes, perf_counter()
         try:
             events = NanoEventsFactory.from_root(
-                tree.file, treepath=tree.path, schemaclass=work.schema, metadata=metadata, mode=work.mode,
-                entry_start=start, entry_stop=stop, access_log=accessed,
+                tree.file, treepath=tree.path, schemaclass=work.schema, mode=work.mode, access_log=accessed,
+                metadata=work.source.datasets[item.dataset] | facts, entry_start=start, entry_stop=stop,
             ).events()  # fmt: skip
             begin = perf_counter()
-            out = work.process(events)
+            out = work.function(events)
         except Exception as error:
             said = f"processor {work.name!r} raised {type(error).__name__}: {first_line(error)} {where}"
             # Want of memory and a link that failed are no fault of the processor.
             if any(isinstance(one, MemoryError) for one in causes(error)):
                 raise MemoryError(said) from error
-            lost = [one for one in causes(error) if isinstance(one, OSError)]
-            raise named_error(item.label, lost[0]) if lost and is_remote(item.label) else StepError(said, **facts) from error
+            lost = [one for one in causes(error) if isinstance(one, OSError) and is_remote(item.label)]
+            raise (named_error(item.label, lost[0]) if lost else StepError(said, **facts)) from error
         spent, read = perf_counter() - begin, source.num_requested_bytes - read
         check_output(out, f"processor {work.name!r} returned", where)
         self.bytes_read += read
@@ -110,12 +96,27 @@ class EventsSide(RangesSide):
             self._trees.popitem()[1].file.close()
 
 
+class Processing(RangesWorkload):
+    """A processor over the files of a source."""
+
+    side = EventsSide
+
+    def __init__(
+        self, name: str, process: Callable[[Any], Any], grid: int | None, source: Source, schema: Any, mode: str
+    ) -> None:
+        super().__init__(name, process, grid)
+        self.source, self.schema, self.mode = source, schema, mode
+
+    def label(self, number: int) -> str:
+        return self.source.inputs[number].label
+
+
 def causes(error: BaseException | None) -> Iterator[BaseException]:
     """Go through an exception and those that it came from."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
         yield error
-        seen.add(id(error))
+        seen.append(error)
         error = error.__cause__ or error.__context__
 
 

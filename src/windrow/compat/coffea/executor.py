@@ -10,7 +10,7 @@ from coffea.processor import accumulate
 from coffea.processor.executor import ExecutorBase, WorkItem
 
 from windrow.compat.coffea.events import causes
-from windrow.compat.coffea.run import choose_engine, run_ranges
+from windrow.compat.coffea.run import run_ranges
 from windrow.compat.coffea.workload import RangesSide, RangesWorkload
 from windrow.core.intervals import Intervals
 from windrow.core.records import InputSpec
@@ -40,38 +40,54 @@ class Executor(ExecutorBase):  # type: ignore[misc]
 
     def __call__(self, items: Iterable[Any], function: Callable[[Any], Any], accumulator: Any) -> tuple[Any, int]:
         """Call the function for all items and add up what it gives."""
-        work = Calls(self.function_name or self.desc, function, items)
-        specs = work.specs()
+        work = Calls(self.function_name or self.desc, function, self.grid, items)
         options = Options(
             engine=self.engine, workers=self.workers, memory=self.memory, timeout=self.timeout, rundir=self.rundir,
             progress=self.progress if self.status else False,
         )  # fmt: skip
         if not work.files:
-            options.chunk = max(len(work.single) // (TASKS * options.workers), 1)
-        elif self.grid is not None:
-            work.grid = check_count("grid", self.grid)
+            work.grid, options.chunk = None, max(len(work.single) // (TASKS * options.workers), 1)
         small = sum(rows.total for _, rows in work.files) <= TINY_ROWS
         try:
-            ended = run_ranges(work, specs, options, choose_engine(options, small=small))
+            ended = run_ranges(work, work.specs(), options, small=small)
         except (StepError, MemoryError, OSError) as error:
             raise (error.__cause__ or error) from None  # what the function raised, as coffea's own executors do
         return accumulate([accumulator, ended.output]), 0
 
 
+class CallsSide(RangesSide):
+    """One worker's calls."""
+
+    def open(self, number: int) -> tuple[int, str]:
+        files = self.work.files
+        return (max(stop for _, stop in files[number][1]) if number < len(files) else len(self.work.single)), ""
+
+    def call(self, rows: Rows) -> Any:
+        work, (number, start, stop) = self.work, rows
+        try:
+            if number == len(work.files):
+                return accumulate(map(work.function, work.single[start:stop]))
+            return work.function(replace(work.files[number][0], entrystart=start, entrystop=stop))
+        except Exception as error:
+            kind = MemoryError if any(isinstance(one, MemoryError) for one in causes(error)) else StepError
+            raise kind(f"{work.name} raised {type(error).__name__}: {error}") from error
+
+
 class Calls(RangesWorkload):
     """A function to be called for items; those that are rows of one file become one input, all others another."""
 
-    def __init__(self, name: str, function: Callable[[Any], Any], items: Iterable[Any]) -> None:
-        super().__init__(name)
-        self.function = function
+    side = CallsSide
+
+    def __init__(self, name: str, function: Callable[[Any], Any], grid: int | None, items: Iterable[Any]) -> None:
+        super().__init__(name, function, None if grid is None else check_count("grid", grid))
         self.single: list[Any] = []
         files: dict[Any, tuple[Any, Intervals]] = {}
         for item in items:
-            rows = Intervals()
             if isinstance(item, WorkItem) and len(item):
-                _, rows = files.setdefault(replace(item, entrystart=0, entrystop=0), (item, rows))
-            if not (isinstance(item, WorkItem) and len(item) and rows.add(item.entrystart, item.entrystop)):
-                self.single.append(item)
+                _, rows = files.setdefault(replace(item, entrystart=0, entrystop=0), (item, Intervals()))
+                if rows.add(item.entrystart, item.entrystop):
+                    continue
+            self.single.append(item)
         self.files = list(files.values())
 
     def specs(self) -> list[InputSpec]:
@@ -83,28 +99,3 @@ class Calls(RangesWorkload):
 
     def label(self, number: int) -> str:
         return str(self.files[number][0].filename) if number < len(self.files) else "the items"
-
-    def make_side(self) -> CallsSide:
-        return CallsSide(self)
-
-
-class CallsSide(RangesSide):
-    """One worker's calls."""
-
-    def __init__(self, work: Calls) -> None:
-        self._work = work
-
-    def open(self, number: int) -> tuple[int, str]:
-        work = self._work
-        return (max(stop for _, stop in work.files[number][1]) if number < len(work.files) else len(work.single)), ""
-
-    def call(self, rows: Rows) -> Any:
-        work, (number, start, stop) = self._work, rows
-        try:
-            if number == len(work.files):
-                return accumulate(map(work.function, work.single[start:stop]))
-            return work.function(replace(work.files[number][0], entrystart=start, entrystop=stop))
-        except Exception as error:
-            if any(isinstance(one, MemoryError) for one in causes(error)):
-                raise MemoryError(f"{work.name}: {error}") from error
-            raise StepError(f"{work.name} raised {type(error).__name__}: {error}", file=work.label(number)) from error

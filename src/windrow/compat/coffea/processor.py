@@ -8,18 +8,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from coffea.nanoevents import NanoAODSchema
-from coffea.processor import ProcessorABC
 
 from windrow import data as windrow_data
 from windrow.compat.coffea.events import Processing
-from windrow.compat.coffea.run import choose_engine, run_ranges
+from windrow.compat.coffea.run import run_ranges
 from windrow.core.records import InputSpec
 from windrow.errors import IncompleteError, SpecError, UsageError
 from windrow.pipeline.definition.options import Options, check_count
 from windrow.pipeline.run.engine_choice import TINY_BYTES, local_bytes
 
 if TYPE_CHECKING:
-    from windrow.compat.coffea.run import Ended
+    from coffea.processor import ProcessorABC
+
     from windrow.data.base import Source
 
 #: What the run says in ``events.metadata``; metadata of the fileset have other names.
@@ -73,26 +73,16 @@ def run_processor(
         engine=engine, workers=workers, memory=memory, timeout=timeout, max_rows=max_rows, on_error=on_error,
         progress=progress, rundir=rundir,
     )  # fmt: skip
-    is_object = isinstance(processor, ProcessorABC)
-    process = processor.process if is_object else processor
+    grid = None if grid is None else check_count("grid", grid)
+    process = getattr(processor, "process", processor)
     if not callable(process) or isinstance(processor, type):
         raise UsageError(f"a processor is an instance of ProcessorABC or a function of events, got {processor!r:.80}")
-    name = type(processor).__name__ if is_object else getattr(processor, "__name__", type(processor).__name__)
     source = open_fileset(fileset, treename)
-    work = Processing(name, process, source, schema, mode)
-    work.grid = None if grid is None else check_count("grid", grid)
     specs = [InputSpec(id=one.index, category=one.dataset, label=one.label, ranges=one.steps) for one in source.inputs]
+    name = getattr(processor, "__name__", type(processor).__name__)
     size = local_bytes(source.inputs)
-    ended = run_ranges(work, specs, options, choose_engine(options, small=size is not None and size <= TINY_BYTES))
-    output, metrics = settle(name, ended)
-    if callable(postprocess := getattr(processor, "postprocess", None)):
-        changed = postprocess(output)
-        output = output if changed is None else changed
-    return (output, metrics) if savemetrics else output
-
-
-def settle(name: str, ended: Ended) -> tuple[Any, dict[str, Any]]:
-    """Give the output and the metrics, and say what was left out."""
+    small = size is not None and size <= TINY_BYTES
+    ended = run_ranges(Processing(name, process, grid, source, schema, mode), specs, options, small=small)
     gone = "".join(
         f"\n  {dataset}: {file}{'' if stop is None else f', rows {start} to {stop}'}: {why}"
         for dataset, file, start, stop, why in ended.left_out
@@ -100,10 +90,13 @@ def settle(name: str, ended: Ended) -> tuple[Any, dict[str, Any]]:
     if ended.output is None:
         raise IncompleteError(f"{name} has no output, as no rows were run{gone}")
     if gone:
-        warnings.warn(f"{name} left rows out:{gone}", stacklevel=3)
-    metrics = ended.output["metrics"]
-    metrics.update(columns=sorted(metrics["columns"]), left_out=ended.left_out, notes=ended.notes)
-    return ended.output["out"], metrics
+        warnings.warn(f"{name} left rows out:{gone}", stacklevel=2)
+    output, metrics = ended.output["out"], ended.output["metrics"]
+    if callable(postprocess := getattr(processor, "postprocess", None)):
+        changed = postprocess(output)
+        output = output if changed is None else changed
+    metrics |= {"columns": sorted(metrics["columns"]), "left_out": ended.left_out, "notes": ended.notes}
+    return (output, metrics) if savemetrics else output
 
 
 def open_fileset(fileset: Any, treename: str | None) -> Source:

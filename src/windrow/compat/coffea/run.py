@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.definition.options import Options
 
 #: What workers import before they are made.
-NEEDED = ("coffea.processor", "coffea.nanoevents", "windrow.compat.coffea.events")
+NEEDED = ("coffea.processor", "coffea.nanoevents", "windrow.compat.coffea")
 
 
 class Ended(NamedTuple):
@@ -35,7 +35,9 @@ class Ended(NamedTuple):
     notes: list[str]
 
 
-def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Options, choice: EngineChoice) -> Ended:
+def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Options, *, small: bool) -> Ended:
+    """Run a function over inputs; of ``small`` ones in one worker, until they are seen to take long."""
+    choice = choose_engine(options, small=small)
     policies, launches = make_policies(options, choice)
     row_options = RowOptions(on_error=options.on_error, row_limit=options.max_rows, chunk=options.chunk, halves=True)
     rows = RowFeeder(specs, policies, row_options)
@@ -66,22 +68,22 @@ def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Op
 
 
 def choose_engine(options: Options, *, small: bool) -> EngineChoice:
-    """Decide where ranges run: in processes, as processors hold the interpreter's lock; few rows in one worker until they take long."""
-    kind, why, switch = options.engine, "", False
-    if kind == "auto" and (options.memory is not None or options.timeout is not None):
-        kind, why = "processes", "memory and time can be limited in processes alone"
-    elif kind == "auto" and options.workers == 1:
-        kind, why = "inline", "there is one worker"
-    elif kind == "auto" and small:
-        kind, why, switch = "inline", "the data is too small for processes to pay", True
-    elif kind == "auto":
-        kind, why = "processes", "processors hold the interpreter's lock"
-    workers, after = (1, options.workers) if switch else (options.workers, 0)
-    # Nothing is read ahead: what a function will read is not known.
-    split = (0, options.workers)
-    return EngineChoice(
-        kind, workers, why, switch, after, memory=options.memory, split=split, reads_with=NEEDED
-    )  # fmt: skip
+    kind, why = options.engine, ""
+    if kind == "auto":
+        if options.memory is not None or options.timeout is not None:
+            kind, why = "processes", "memory and time can be limited in processes alone"
+        elif options.workers == 1 or small:
+            kind, why = (
+                "inline",
+                "there is one worker" if options.workers == 1 else "the data are too few for processes to pay",
+            )
+        else:
+            kind, why = "processes", "processors hold the interpreter's lock"
+    workers = 1 if kind == "inline" else options.workers
+    switch = bool(why) and workers < options.workers
+    after = options.workers if switch else 0
+    split = (0, workers)  # nothing is read ahead: what a function will read is not known
+    return EngineChoice(kind, workers, why, switch, after, memory=options.memory, split=split, reads_with=NEEDED)
 
 
 def make_policies(options: Options, choice: EngineChoice) -> tuple[Policies, LaunchPolicy]:

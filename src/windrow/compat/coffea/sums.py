@@ -7,10 +7,12 @@ cells are added, so that floats have the same bits in every run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from functools import reduce
 from itertools import groupby
 from numbers import Number
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 import boost_histogram as bh
@@ -20,15 +22,12 @@ from coffea.processor import accumulate
 from windrow.blocks.failing import first_line
 from windrow.errors import MergeError
 
-#: An input, and a row of it or a cell of the grid.
-Place = tuple[int, int]
-
 
 class Piece(NamedTuple):
-    """The output of what is between two places."""
+    """The output of what is between two places, each an input and a row of it or a cell of the grid."""
 
-    start: Place
-    stop: Place
+    start: tuple[int, int]
+    stop: tuple[int, int]
     value: Any
     order: Literal["any", "rows", "cells"]
     mine: bool = False  #: made by adding, so that nobody else has it
@@ -40,39 +39,34 @@ def commutes(value: Any) -> bool:
         return all(map(commutes, value.values()))
     if isinstance(value, bh.Histogram):
         return not any(axis.traits.growth for axis in value.axes)
-    return isinstance(value, (Number, np.generic, np.ndarray, Set))
+    return isinstance(value, (Number, np.generic, np.ndarray, AbstractSet))
 
 
 def join_pieces(pieces: Iterable[Piece]) -> list[Piece]:
     """Add up what may be added up by now."""
     free: list[Piece] = []
     others: list[Piece] = []
-    for piece in sorted(pieces, key=_start):
+    for piece in sorted(pieces, key=attrgetter("start")):
         if piece.order == "any":
             free = [_add(free[0], piece) if free else piece]
             continue
         others.append(piece)
-        while len(others) > 1 and _are_next(others[-2], others[-1]):
-            others[-2:] = [_add(others[-2], others[-1])]
+        while len(others) > 1 and _are_next(*others[-2:]):
+            others[-2:] = [_add(*others[-2:])]
     return free + others
 
 
 def _are_next(left: Piece, right: Piece) -> bool:
-    if right.order == "rows" or left.stop != right.start:
-        return left.stop == right.start
     cells = left.stop[1] - left.start[1]
-    return right.stop[1] - right.start[1] == cells and left.start[1] % (2 * cells) == 0
+    siblings = right.stop[1] - right.start[1] == cells and left.start[1] % (2 * cells or 1) == 0
+    return left.stop == right.start and (right.order == "rows" or siblings)
 
 
 def add_all(pieces: Iterable[Piece]) -> Any:
     """Add up all there is, first by input; None if that is nothing."""
-    inputs = groupby(sorted(pieces, key=_start), key=lambda piece: piece.start[0])
+    inputs = groupby(sorted(pieces, key=attrgetter("start")), key=lambda piece: piece.start[0])
     sums = [reduce(_add, group) for _, group in inputs]
     return reduce(_add, sums).value if sums else None
-
-
-def _start(piece: Piece) -> Place:
-    return piece.start
 
 
 def _add(left: Piece, right: Piece) -> Piece:

@@ -51,7 +51,8 @@ class Executor(ExecutorBase):  # type: ignore[misc]
         try:
             ended = run_ranges(work, work.specs(), options, small=small)
         except (StepError, MemoryError, OSError) as error:
-            raise (error.__cause__ or error) from None  # what the function raised, as coffea's own executors do
+            own = error.__cause__ or error  # what the function raised, as from coffea's own executors
+            raise own from own.__cause__
         return accumulate([accumulator, ended.output]), 0
 
 

@@ -89,6 +89,7 @@ class Dimuon(processor.ProcessorABC):
 
 def main(files: list[str]) -> None:
     warnings.filterwarnings("ignore", module="coffea")
+    NanoAODSchema.warn_missing_crossrefs = False
     fileset = {Path(file).stem: [file] for file in files}
     # As it was:
     run = processor.Runner(processor.IterativeExecutor(status=False), schema=NanoAODSchema, chunksize=1_000)

@@ -87,7 +87,7 @@ def test_what_commutes_is_one_piece_at_once() -> None:
 
 
 def test_outputs_that_were_made_elsewhere_are_not_changed() -> None:
-    values = [{"a": [n], "h": np.array([float(n)])} for n in range(3)]
+    values: list[Any] = [{"a": [n], "h": np.array([float(n)])} for n in range(3)]
     assert add_all(ordered(0, n, n + 1, 3, value) for n, value in enumerate(values))["a"] == [0, 1, 2]
     assert [value["a"] for value in values] == [[0], [1], [2]]
     assert [float(value["h"][0]) for value in values] == [0.0, 1.0, 2.0]

@@ -59,7 +59,7 @@ def test_a_processor_gives_what_coffea_gives(
 def test_a_processor_gives_the_same_in_processes_and_travels_by_value(
     fileset: Any, example: ModuleType, wanted: Any
 ) -> None:
-    # Its module can be imported nowhere else, as that of a notebook.
+    """Its module can be imported nowhere else, as that of a notebook."""
     assert_same(wr.run_processor(example.Dimuon(), fileset, engine="processes", workers=2), wanted)
 
 
@@ -184,7 +184,7 @@ def test_an_empty_file_is_seen_by_the_processor(files: dict[str, str]) -> None:
 
 
 def test_the_output_of_postprocess_counts_if_there_is_one(fileset: Any) -> None:
-    class Halves(processor.ProcessorABC):
+    class Halves(processor.ProcessorABC):  # type: ignore[misc]
         def __init__(self, give: bool) -> None:
             self.give = give
 
@@ -221,7 +221,7 @@ def test_a_log_is_kept_in_the_run_directory(fileset: Any, tmp_path: Path) -> Non
 
 
 def test_a_processor_that_raises_is_named_with_its_rows(fileset: Any, files: dict[str, str]) -> None:
-    class Fragile(processor.ProcessorABC):
+    class Fragile(processor.ProcessorABC):  # type: ignore[misc]
         def process(self, events: ak.Array) -> Any:
             if events.metadata["dataset"] == "b":
                 raise KeyError("no such branch")

@@ -107,6 +107,19 @@ class Processing(RangesWorkload):
         super().__init__(name, process, grid)
         self.source, self.schema, self.mode = source, schema, mode
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Take along what the program has set on the schema, such as ``warn_missing_crossrefs``: the class is coffea's own."""
+        plain = {
+            k: v for k, v in vars(self.schema).items() if isinstance(v, (bool, str, dict)) and not k.startswith("__")
+        }
+        return {**super().__getstate__(), "settings": plain}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        settings = state.pop("settings")
+        super().__setstate__(state)
+        for name, value in settings.items():
+            setattr(self.schema, name, value)
+
     def label(self, number: int) -> str:
         return self.source.inputs[number].label
 

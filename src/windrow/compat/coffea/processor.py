@@ -20,6 +20,7 @@ from windrow.pipeline.run.engine_choice import TINY_BYTES, local_bytes
 if TYPE_CHECKING:
     from coffea.processor import ProcessorABC
 
+    from windrow.compat.coffea.run import Ended
     from windrow.data.base import Source
 
 #: What the run says in ``events.metadata``; metadata of the fileset have other names.
@@ -52,8 +53,8 @@ def run_processor(
         A ``ProcessorABC``, or a function of events.
     fileset
         In any of coffea's forms: ``{dataset: files}``, ``{dataset: {"files": {file: tree}, "metadata": {...}}}``, a JSON file.
-    schema
-        A schema of ``coffea.nanoevents``.
+    schema, mode
+        Of ``coffea.nanoevents``; "virtual" events read columns when they are used, "eager" ones all of them.
     treename
         The tree of files for which the fileset names none.
     engine, workers, memory, timeout, max_rows, progress
@@ -66,8 +67,6 @@ def run_processor(
         "stop", or "skip": rows for which the processor raises are left out, down to single ones, and warned of.
     savemetrics
         Give metrics too: coffea's bytesread, columns, entries, processtime and chunks; rows left out ("left_out"); "notes".
-    mode
-        Of NanoEvents: "virtual" reads columns when they are used, "eager" all of them.
     """
     options = Options(
         engine=engine, workers=workers, memory=memory, timeout=timeout, max_rows=max_rows, on_error=on_error,
@@ -77,12 +76,20 @@ def run_processor(
     process = getattr(processor, "process", processor)
     if not callable(process) or isinstance(processor, type):
         raise UsageError(f"a processor is an instance of ProcessorABC or a function of events, got {processor!r:.80}")
+    name = getattr(processor, "__name__", type(processor).__name__)
     source = open_fileset(fileset, treename)
     specs = [InputSpec(id=one.index, category=one.dataset, label=one.label, ranges=one.steps) for one in source.inputs]
-    name = getattr(processor, "__name__", type(processor).__name__)
-    size = local_bytes(source.inputs)
-    small = size is not None and size <= TINY_BYTES
+    small = (local_bytes(source.inputs) or TINY_BYTES) < TINY_BYTES
     ended = run_ranges(Processing(name, process, grid, source, schema, mode), specs, options, small=small)
+    output, metrics = settle(name, ended)
+    if callable(postprocess := getattr(processor, "postprocess", None)):
+        changed = postprocess(output)
+        output = output if changed is None else changed
+    return (output, metrics) if savemetrics else output
+
+
+def settle(name: str, ended: Ended) -> tuple[Any, dict[str, Any]]:
+    """Give output and metrics, and warn of what was left out."""
     gone = "".join(
         f"\n  {dataset}: {file}{'' if stop is None else f', rows {start} to {stop}'}: {why}"
         for dataset, file, start, stop, why in ended.left_out
@@ -90,13 +97,10 @@ def run_processor(
     if ended.output is None:
         raise IncompleteError(f"{name} has no output, as no rows were run{gone}")
     if gone:
-        warnings.warn(f"{name} left rows out:{gone}", stacklevel=2)
-    output, metrics = ended.output["out"], ended.output["metrics"]
-    if callable(postprocess := getattr(processor, "postprocess", None)):
-        changed = postprocess(output)
-        output = output if changed is None else changed
+        warnings.warn(f"{name} left rows out:{gone}", stacklevel=3)
+    metrics = ended.output["metrics"]
     metrics |= {"columns": sorted(metrics["columns"]), "left_out": ended.left_out, "notes": ended.notes}
-    return (output, metrics) if savemetrics else output
+    return ended.output["out"], metrics
 
 
 def open_fileset(fileset: Any, treename: str | None) -> Source:

@@ -72,6 +72,15 @@ def test_the_runner_of_coffea_takes_our_executor(
     assert_same(runner(Executor(status=False, **options))(fileset, example.Dimuon(), treename="Events"), wanted)
 
 
+def test_what_is_set_on_the_schema_holds_in_processes(files: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NanoAODSchema, "warn_missing_crossrefs", False)
+
+    def heard(events: ak.Array) -> Any:
+        return {"warns": {NanoAODSchema.warn_missing_crossrefs}}
+
+    assert wr.run_processor(heard, {"a": [files["a2"]]}, engine="processes", workers=1) == {"warns": {False}}
+
+
 def test_the_runner_gives_the_same_in_processes(fileset: Any, example: ModuleType, wanted: Any) -> None:
     futures = processor.FuturesExecutor(pool=ThreadPoolExecutor, workers=2, status=False)
     outputs = [

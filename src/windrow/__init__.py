@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from windrow import data, errors, hep, order, random
     from windrow.blocks.histogram import hist
     from windrow.blocks.results import updown
+    from windrow.compat.coffea.processor import run_processor
     from windrow.files import file
     from windrow.loops.loop_report import LoopReport
     from windrow.loops.parallel_for import map_blocks, parallel_for
@@ -59,6 +60,7 @@ __all__ = [
     "random",
     "ready",
     "resident",
+    "run_processor",
     "task",
     "updown",
 ]
@@ -87,6 +89,7 @@ _HOMES = {
     "parallel_for": "windrow.loops.parallel_for",
     "ready": "windrow.tasks.body",
     "resident": "windrow.tasks.resident",
+    "run_processor": "windrow.compat.coffea",
     "task": "windrow.tasks.declare",
     "updown": "windrow.blocks.results",
 }

@@ -61,6 +61,30 @@ def test_rows_given_back_come_first_and_single_ones_unit_by_unit() -> None:
     assert cutter.rows == 0
 
 
+def test_rows_without_units_are_cut_anywhere() -> None:
+    cutter = Cutter(0, range(10**12 + 1))
+    cutter.add(0, 10**12)
+    assert cutter.next_unit() == 1
+    assert cutter.cut(1000) == Rows(0, 0, 1000)
+    assert cutter.units(Rows(0, 0, 1000)) == 1000
+    cutter.add(0, 1000, most=400)
+    assert [cutter.cut(1000) for _ in range(4)] == [
+        Rows(0, 0, 400), Rows(0, 400, 800), Rows(0, 800, 1000), Rows(0, 1000, 2000)
+    ]  # fmt: skip
+
+
+def test_borders_may_be_a_range() -> None:
+    ledger = Ledger()
+    inputs = Inputs(ledger, None)
+    inputs.add([InputSpec(id=0, category="a"), InputSpec(id=1, category="a", rows=0, borders=range(1))])
+    inputs.known(inputs.inputs[0], 10**12, range(10**12 + 1))
+    assert wanted(ledger) == {0: [(0, 10**12)], 1: []}
+    inputs.add([InputSpec(id=2, category="a")])
+    for rows, borders in ((9, range(9)), (9, range(1, 10)), (9, range(9, -1, -1)), (-1, range(0))):
+        with pytest.raises(InternalError, match="must grow from 0"):
+            inputs.known(inputs.inputs[2], rows, borders)
+
+
 # -- which rows are wanted
 
 

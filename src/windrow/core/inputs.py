@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from operator import lt
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ class Cutter:
 
     __slots__ = ("_borders", "_input", "_pieces", "rows", "split")
 
-    def __init__(self, input_id: int, borders: tuple[int, ...]) -> None:
+    def __init__(self, input_id: int, borders: Sequence[int]) -> None:
         self._input = input_id
         self._borders = borders
         #: (-start, stop, most rows of a task or 0): sorted, so that the lowest range is the last and cheap to pop
@@ -70,8 +70,7 @@ class Cutter:
         if borders[at - 1] in self.split or (parts and want < min(end, stop) - start):
             self.split.add(borders[at - 1])
             end = min(end, start + max(want, 1))
-        elif most != UNIT and end < start + want:
-            goal = start + want
+        elif most != UNIT and end < (goal := start + (min(want, most) if most else want)):
             end = stop if goal >= stop else borders[bisect_right(borders, goal, at) - 1]
         if end < stop:
             self._pieces.append((-end, stop, most))
@@ -149,7 +148,7 @@ class Input:
         self.family, self.place = family, place  #: place: among the inputs of its category
         self.state = InputState.WAITING
         self.rows = 0  #: of the whole input; meaningful once it is known
-        self.borders: tuple[int, ...] = (0,)
+        self.borders: Sequence[int] = (0,)
         self.cutter = Cutter(spec.id, self.borders)
         self.identity = spec.identity  #: what is read must be that; "" where nobody knows
         self.crashes = 0  #: of workers that merged or sent its partials
@@ -224,10 +223,10 @@ class Inputs:
             else:
                 self._waiting.append(one)
 
-    def known(self, one: Input, rows: int, borders: tuple[int, ...]) -> None:
+    def known(self, one: Input, rows: int, borders: Sequence[int]) -> None:
         """An input's rows and borders are known: release what is wanted of it."""
         ends = (*borders[:1], *borders[-1:])
-        if ends != (0, rows) or not all(map(lt, borders, borders[1:])):
+        if ends != (0, rows) or not (isinstance(borders, range) or all(map(lt, borders, borders[1:]))):
             raise InternalError(
                 f"input {one.spec.id} ({one.spec.label}) has {rows} rows, so its unit borders "
                 f"must grow from 0 to {rows}; they are {borders[:3]} ... {borders[-1:]}"

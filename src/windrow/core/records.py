@@ -8,7 +8,7 @@ equal: compare the types too where kinds can mix. Everything else is a frozen, s
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -144,7 +144,8 @@ class InputSpec:
     category: str  #: the dataset; statistics, plans and row limits are kept per category
     label: str = ""
     rows: int | None = None  #: with ``borders``: known already, never opened for that
-    borders: tuple[int, ...] | None = None  #: unit borders, 0 and rows included; (0,) for no rows
+    #: Unit borders, 0 and rows included; (0,) for no rows. A range where any row may be a border.
+    borders: Sequence[int] | None = None
     ranges: tuple[tuple[int, int], ...] | None = None  #: only these rows are wanted
     identity: str = ""  #: what tells the input from another of its name, where that is known already
     limited: bool = True  #: counts for the row limit of its category, and is bounded by it
@@ -190,7 +191,7 @@ class Opened(NamedTuple):
     """Report of an input that was opened: its rows and unit borders."""
 
     rows: int
-    borders: tuple[int, ...]
+    borders: Sequence[int]
     identity: str = ""  #: what tells the input from another of its name
 
 

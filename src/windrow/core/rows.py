@@ -67,6 +67,7 @@ class RowOptions:
     chunk: int | None = None  #: upper bound of a task's rows, snapped down to units
     parts: bool = False  #: units may be cut into parts, which are evaluated together
     row_s: Mapping[str, float] = field(default_factory=dict)  #: by category: what rows took in an earlier run
+    halves: bool = False  #: what failed is cut in two rather than unit by unit, as units may be single rows
     needs: Needs = ONE_CORE  #: of every task
     family: int = 1  #: neighbouring inputs that a worker adds up with each other: a power of two
     crashes: int = 2  #: times that merging or sending partials of an input may end a worker
@@ -350,7 +351,7 @@ class RowFeeder:
 
     def can_cut_rows(self, task: Task) -> bool:
         """Say whether the rows of a task can be cut down to single ones."""
-        return type(task.payload) is RunRows and self.options.parts and task.size > 1
+        return type(task.payload) is RunRows and task.size > 1 and (self.options.parts or self.options.halves)
 
     def cut_smaller(self, task: Task, most: int) -> None:
         """Take back rows that were too many at once: they are cut into tasks of at most so many."""
@@ -391,7 +392,7 @@ class RowFeeder:
         hard = failure.kind in (FailureKind.EXHAUSTED, FailureKind.CRASHED, FailureKind.LOST)
         parts = self.is_divisible(task) and not failure.final
         if parts and (skip or hard) and failure.kind is not FailureKind.TRANSIENT_IO:
-            self.inputs.give_back(payload.rows, most=UNIT)
+            self.inputs.give_back(payload.rows, most=task.size // 2 if self.options.halves else UNIT)
             skip = True
         elif skip and payload.part:
             self._give_up_unit(self.parts.unit(one, payload.rows[0]), failure)

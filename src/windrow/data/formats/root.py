@@ -31,7 +31,7 @@ def open_root(source: Input, grid: int | None = None, layout: Any = None) -> Rea
         handle = open_file(str(source.location))
     try:
         with translated(source.label):
-            path, kind = _find_tree(handle, source)
+            path, kind = find_tree(handle, source)
             if kind == RNTUPLE:
                 return RNTupleReader(source, handle, handle[path], grid, layout)
             return TTreeReader(source, ttree_layout(handle, path, grid), handle)
@@ -60,7 +60,7 @@ def _plain(tree: str) -> str:
     return tree.partition(";")[0].strip("/")
 
 
-def _find_tree(handle: Any, source: Input) -> tuple[str, str]:
+def find_tree(handle: Any, source: Input) -> tuple[str, str]:
     """Return the path and class of the tree to read; the path asked for may have a cycle."""
     trees = trees_in(handle)
     found = chosen_tree(trees, source.tree)

@@ -64,22 +64,22 @@ class Options:
                 'on_error="skip" leaves out the rows on which a step raises in the written order, so it does not go together '
                 "with an order of your own: leave order= or on_error= out"
             )
-        self.chunk = None if self.chunk in ("auto", None) else _count("chunk", self.chunk, '"auto" or ')
+        self.chunk = None if self.chunk in ("auto", None) else check_count("chunk", self.chunk, '"auto" or ')
         if self.partition is not None:
             if self.chunk is not None:
                 raise UsageError("chunk= and partition= both say how rows are cut: leave one of them out")
             from windrow.shape.by_scheme import check_scheme
 
             self.partition = check_scheme(self.partition)
-        self.workers = granted_cores(os.environ) if self.workers is None else _count("workers", self.workers)
+        self.workers = granted_cores(os.environ) if self.workers is None else check_count("workers", self.workers)
         self.cutflow = _cutflow(self.cutflow)
         self.nminus1 = _nminus1(self.nminus1)
-        self.seed = _count("seed", self.seed, least=None)
+        self.seed = check_count("seed", self.seed, least=None)
         self.save, self.resume = bool(self.save), bool(self.resume)
         if self.max_rows is not None:
-            self.max_rows = _count("max_rows", self.max_rows, least=0)
+            self.max_rows = check_count("max_rows", self.max_rows, least=0)
         if self.block_rows is not None:
-            self.block_rows = _count("_block_rows", self.block_rows)
+            self.block_rows = check_count("_block_rows", self.block_rows)
         for name in ("memory", "task_memory", "target_memory"):
             if getattr(self, name) is not None:
                 setattr(self, name, _positive(name, parse_bytes(getattr(self, name))))
@@ -157,7 +157,7 @@ def _one_of(option: str, value: Any, allowed: Sequence[str]) -> None:
         raise UsageError(f"{option}= must be one of {choices}, got {value!r}{hint}")
 
 
-def _count(option: str, value: Any, or_else: str = "", least: int | None = 1) -> int:
+def check_count(option: str, value: Any, or_else: str = "", least: int | None = 1) -> int:
     whole = hasattr(value, "__index__") and not isinstance(value, bool)
     if not whole or (least is not None and value.__index__() < least):
         bound = "" if least is None else f" of at least {least}"

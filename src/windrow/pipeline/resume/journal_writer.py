@@ -119,7 +119,7 @@ class JournalWriter:
             identity = self._workload.facts.identities.get(index)
             if identity is not None and index not in self._plan.known:
                 item = self._source.inputs[index]
-                entries.append(self._identities.known(item, identity, found.rows, found.borders))
+                entries.append(self._identities.known(item, identity, found.rows, tuple(found.borders)))
         try:
             if entries:
                 self._journal.know(entries)

@@ -7,13 +7,14 @@ import os
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from windrow.core.policies import AtTheEnd
+from windrow.core.policies import AtTheEnd, LaunchPolicy
 from windrow.core.records import Needs
 from windrow.data.paths import is_remote
 from windrow.engines.inline import InlineEngine
 from windrow.engines.machine_limits import granted_memory
+from windrow.engines.pooled import NODE, PooledEngine
 from windrow.engines.read_ahead import ReadAhead
 from windrow.engines.supervisor import kept
 from windrow.engines.switching import SwitchingEngine
@@ -21,17 +22,18 @@ from windrow.engines.threads import ThreadsEngine
 from windrow.errors import WindrowError
 from windrow.place.lock_watch import LockWatch
 from windrow.place.read_ahead_split import FixedSplit, MeasuredSplit
+from windrow.shape.allocation.policy import Allocation, NodeSize
 from windrow.shape.guided import CappedUntilReordered
 from windrow.shape.safety import Bounded
 from windrow.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from windrow.core.policies import SafetyPolicy, ShapePolicy, ShapeRequest
     from windrow.core.records import Measurement
     from windrow.core.rows import RowFeeder
-    from windrow.data.base import Source
+    from windrow.data.base import Input, Source
     from windrow.engines.base import Engine
     from windrow.pipeline.definition.options import Options
     from windrow.store.fingerprint.api import Fingerprint
@@ -321,7 +323,7 @@ def _crowded(source: Source, steps: Mapping[str, Fingerprint], past_s: float | N
     go of the lock, and would be compiled again in every process; arrays would have to be sent there.
     """
     awkward = sum("library awkward" in found.parts for found in steps.values())
-    size = _local_bytes(source)
+    size = local_bytes(source.inputs)
     if not awkward or size is None:
         return ""
     if past_s < CROWDED_S if past_s is not None else awkward * size < CROWDED_BYTES:
@@ -336,6 +338,30 @@ def limits(options: Options) -> Needs:
     if options.timeout is not None:
         amounts["seconds"] = options.timeout
     return Needs.of(amounts)
+
+
+def make_launch_policy(
+    options: Options, workers: int, *, blocks: bool = True, remembered: Iterable[Mapping[str, Any]] = ()
+) -> LaunchPolicy:
+    """Make what learns how much memory chunks need, where that is limited; ``blocks``: steps may be called for fewer rows."""
+    if options.memory is None:
+        return LaunchPolicy(limits(options))
+    return Allocation(
+        limits(options),
+        [NodeSize(allowed_memory(options.memory), workers)],
+        strategy=options.allocation,
+        cap=options.task_memory,
+        ladder=options.ladder,
+        target=options.target_memory,
+        guessed=options.first_rows is not None,
+        blocks=blocks,
+        remembered=remembered,
+    )
+
+
+def with_memory_pool(engine: Engine, memory: int) -> PooledEngine:
+    """Let all workers draw on the memory of this machine that the run may use."""
+    return PooledEngine(engine, {NODE: Needs.of({"memory": allowed_memory(memory)})})
 
 
 def allowed_memory(memory: int) -> int:
@@ -368,14 +394,14 @@ def _left_s(rows: RowFeeder, most_row_s: float = math.inf) -> float | None:
 def _is_tiny(source: Source) -> bool:
     if all(item.format == "arrays" for item in source.inputs):
         return all(item.rows is not None and item.rows <= TINY_ROWS for item in source.inputs)
-    size = _local_bytes(source)
+    size = local_bytes(source.inputs)
     return size is not None and (size <= TINY_BYTES or (size <= SMALL_BYTES and _rows(source) <= TINY_ROWS))
 
 
-def _local_bytes(source: Source) -> int | None:
+def local_bytes(inputs: Iterable[Input]) -> int | None:
     """Bytes of the files; None where some are remote, gone, or no files at all."""
     total = 0
-    for item in source.inputs:
+    for item in inputs:
         if item.format == "arrays":
             return None
         try:

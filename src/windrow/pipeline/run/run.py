@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
 from windrow import data as windrow_data
-from windrow.core.policies import LaunchPolicy, Policies
 from windrow.core.policies import Options as SchedulerOptions
-from windrow.core.records import FailureKind, Needs
+from windrow.core.policies import Policies
+from windrow.core.records import FailureKind
 from windrow.core.retry import OUT_OF_TIME, lost_too_often
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.data.paths import is_remote
 from windrow.data.stream.stream import Stream
 from windrow.engines.machine_limits import granted_cores
-from windrow.engines.pooled import NODE, PooledEngine
 from windrow.errors import EngineError, UsageError, WindrowError
 from windrow.pipeline.definition.options import Options
 from windrow.pipeline.ordering.controller import FELL_BACK, OrderController, check_conditions, make_orders
@@ -35,13 +34,13 @@ from windrow.pipeline.resume.step_digest import contents_used, step_fingerprints
 from windrow.pipeline.run.assemble import ResultAssembly
 from windrow.pipeline.run.background import outcome_so_far
 from windrow.pipeline.run.batch import BatchSupply
-from windrow.pipeline.run.engine_choice import allowed_memory, limits
+from windrow.pipeline.run.engine_choice import make_launch_policy, with_memory_pool
 from windrow.pipeline.run.stream import StreamSupply
 from windrow.pipeline.run.time_account import TimeAccount
 from windrow.pipeline.skims.publish import publish, saving
 from windrow.random import spare_cores
 from windrow.run.loop import run as run_loop
-from windrow.shape.allocation.policy import Allocation, NodeSize
+from windrow.shape.allocation.policy import Allocation
 from windrow.shape.by_scheme import ByScheme
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import CappedUntilReordered, Guided
@@ -52,6 +51,7 @@ from windrow.watch.log import EventLog
 from windrow.watch.progress import watching
 
 if TYPE_CHECKING:
+    from windrow.core.policies import LaunchPolicy
     from windrow.core.records import Failure, Plan
     from windrow.data.base import Source
     from windrow.engines.base import Engine
@@ -171,20 +171,7 @@ class _Run:
         )
 
     def _make_policy(self) -> LaunchPolicy:
-        """Learn what chunks need where memory is limited: all workers of this machine share it."""
-        options = self.options
-        if options.memory is None:
-            return LaunchPolicy(limits(options))
-        return Allocation(
-            limits(options),
-            [NodeSize(allowed_memory(options.memory), self.choice.workers)],
-            strategy=options.allocation,
-            cap=options.task_memory,
-            ladder=options.ladder,
-            target=options.target_memory,
-            guessed=options.first_rows is not None,
-            remembered=self.pipeline.memory_used,
-        )
+        return make_launch_policy(self.options, self.choice.workers, remembered=self.pipeline.memory_used)
 
     def run(self) -> tuple[Result, BaseException | None]:
         """Run; return the result, and what kept it from being saved where it should be."""
@@ -222,8 +209,8 @@ class _Run:
     def _loop(self, log: EventLog | None, account: TimeAccount) -> RunOutcome:
         supply, choice, rows = self.supply, self.choice, self.rows
         engine: Engine = choice.engine(rows)
-        if isinstance(self.policy, Allocation):
-            engine = PooledEngine(engine, {NODE: Needs.of({"memory": allowed_memory(self.options.memory)})})
+        if self.options.memory is not None:
+            engine = with_memory_pool(engine, self.options.memory)
         scheduler = self._make_scheduler(engine)
         collector = supply.make_collector(rows, self.workload, live=self.inbox is not None)
         inbox = supply.feed(rows, self.inbox, choice.workers)

@@ -58,7 +58,44 @@ class Feed(NamedTuple):
     products: frozenset[Product] | None = None
 
 
-class PipelineWorkload:
+class RowsWorkload:
+    """What workloads over rows have in common: names in messages, whose fault an error is, what goes to other processes."""
+
+    def label(self, number: int) -> str:
+        """Name an input."""
+        raise NotImplementedError
+
+    def content(self, task: Task) -> Any:
+        return task.payload
+
+    def describe(self, task: Task) -> str:
+        if type(task.payload) in (RunRows, EvaluateUnit):
+            return ", ".join(f"rows {r.start}-{r.stop} of {self.label(r.input)}" for r in task.payload.rows)
+        what = "opening" if type(task.payload) is OpenInput else "adding up results of"
+        return f"{what} {self.label(task.payload.input)}"
+
+    def is_own(self, module: ModuleType) -> bool:
+        """Say whether a module is the user's own, so that it goes to other processes with its state."""
+        return library_of_module(module) is None
+
+    def classify(self, error: BaseException) -> Failure:
+        kind = FailureKind.INTERNAL
+        if isinstance(error, Stopped):
+            kind = FailureKind.LOST  # nothing is wrong with its rows
+        elif isinstance(error, StepError) and not isinstance(error, RowPurityError):
+            kind = FailureKind.USER
+        elif isinstance(error, (DataError, FileNotFoundError)):
+            kind = FailureKind.BAD_FILE
+        elif isinstance(error, OSError) and not isinstance(error, WindrowError):
+            kind = FailureKind.TRANSIENT_IO
+        elif isinstance(error, MemoryError):
+            kind = FailureKind.EXHAUSTED
+        facts = getattr(error, "facts", {})
+        place = ", ".join(str(facts[key]) for key in ("step", "file") if key in facts)
+        return Failure(kind, type(error).__name__, str(error), place, error)
+
+
+class PipelineWorkload(RowsWorkload):
     """A pipeline over a source, as engines see it.
 
     An input of the scheduler is an input of the source, unless ``feeds`` says otherwise: what is continued may lack
@@ -165,37 +202,8 @@ class PipelineWorkload:
             self.sealed = None
         return RowsSide(self)
 
-    def content(self, task: Task) -> Any:
-        return task.payload
-
-    def describe(self, task: Task) -> str:
-        if type(task.payload) in (RunRows, EvaluateUnit):
-            return ", ".join(f"rows {r.start}-{r.stop} of {self._label(r.input)}" for r in task.payload.rows)
-        what = "opening" if type(task.payload) is OpenInput else "adding up results of"
-        return f"{what} {self._label(task.payload.input)}"
-
-    def _label(self, number: int) -> str:
+    def label(self, number: int) -> str:
         return self.source.inputs[self.feed(number).input].label
-
-    def is_own(self, module: ModuleType) -> bool:
-        """Say whether a module is the user's own, so that it goes to other processes with its state."""
-        return library_of_module(module) is None
-
-    def classify(self, error: BaseException) -> Failure:
-        kind = FailureKind.INTERNAL
-        if isinstance(error, Stopped):
-            kind = FailureKind.LOST  # nothing is wrong with its rows
-        elif isinstance(error, StepError) and not isinstance(error, RowPurityError):
-            kind = FailureKind.USER
-        elif isinstance(error, (DataError, FileNotFoundError)):
-            kind = FailureKind.BAD_FILE
-        elif isinstance(error, OSError) and not isinstance(error, WindrowError):
-            kind = FailureKind.TRANSIENT_IO
-        elif isinstance(error, MemoryError):
-            kind = FailureKind.EXHAUSTED
-        facts = getattr(error, "facts", {})
-        place = ", ".join(str(facts[key]) for key in ("step", "file") if key in facts)
-        return Failure(kind, type(error).__name__, str(error), place, error)
 
     def program(self, source: Input, info: FileInfo, products: frozenset[Product] | None = None) -> Program:
         with self._lock:

@@ -90,6 +90,7 @@ class Allocation(LaunchPolicy):
         ladder: str = "windrow",
         target: float | None = None,
         guessed: bool = False,
+        blocks: bool = True,
         remembered: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(limits)
@@ -99,6 +100,7 @@ class Allocation(LaunchPolicy):
             target=target,
             threshold=threshold,
             guessed=guessed,
+            blocks=blocks,
         )
         for called, name, known in (("strategies", strategy, STRATEGIES), ("ladders", ladder, LADDERS)):
             if name not in known:

@@ -44,7 +44,10 @@ class Bound:
 
 
 class RowBounds:
-    """How many rows tasks have, and calls in them; ``guessed``: the user says how many the first tasks have."""
+    """How many rows tasks have, and calls in them.
+
+    ``guessed``: the user says how many the first tasks have; ``blocks``: tasks consist of calls that may have fewer rows.
+    """
 
     def __init__(
         self,
@@ -54,10 +57,11 @@ class RowBounds:
         target: float | None,
         threshold: int,
         guessed: bool,
+        blocks: bool,
     ) -> None:
         self._usage_of, self._allowed = usage_of, allowed
         self._target, self._threshold, self._guessed = target, threshold, guessed
-        self._bounds: defaultdict[Key, Bound] = defaultdict(Bound)
+        self._bounds: defaultdict[Key, Bound] = defaultdict(lambda: Bound(helps=blocks))
         self._turn = False
 
     def at_once(self, key: Key) -> tuple[int, int]:

@@ -1,0 +1,102 @@
+"""An executor for ``coffea.processor.Runner``: its items are put together to files, and cut as the run asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from coffea.processor import accumulate
+from coffea.processor.executor import ExecutorBase, WorkItem
+
+from windrow.compat.coffea.events import causes
+from windrow.compat.coffea.run import run_ranges
+from windrow.compat.coffea.workload import RangesSide, RangesWorkload
+from windrow.core.intervals import Intervals
+from windrow.core.records import InputSpec
+from windrow.errors import StepError
+from windrow.pipeline.definition.options import Options, check_count
+from windrow.pipeline.run.engine_choice import TINY_ROWS
+
+if TYPE_CHECKING:
+    from windrow.core.records import Rows
+
+#: Tasks that a worker gets of items that cannot be put together, so that all workers end at about the same time.
+TASKS = 8
+
+
+@dataclass
+class Executor(ExecutorBase):  # type: ignore[misc]
+    """Windrow as an executor of coffea's ``Runner``; the chunk size given to that does not matter."""
+
+    workers: int | None = None
+    engine: str = "auto"
+    memory: str | float | None = None  #: of all workers together
+    timeout: str | float | None = None  #: seconds a range may take
+    grid: int | None = None  #: rows of a range, where floats are to have the same bits in every run
+    progress: bool | Callable[[Any], Any] | None = None
+    rundir: Any = None
+    retries: int = 3  #: for the Runner: how often it calls a function again that raised
+
+    def __call__(self, items: Iterable[Any], function: Callable[[Any], Any], accumulator: Any) -> tuple[Any, int]:
+        """Call the function for all items and add up what it gives."""
+        work = Calls(self.function_name or self.desc, function, self.grid, items)
+        options = Options(
+            engine=self.engine, workers=self.workers, memory=self.memory, timeout=self.timeout, rundir=self.rundir,
+            progress=self.progress if self.status else False,
+        )  # fmt: skip
+        if not work.files:
+            work.grid, options.chunk = None, max(len(work.single) // (TASKS * options.workers), 1)
+        small = sum(rows.total for _, rows in work.files) <= TINY_ROWS
+        try:
+            ended = run_ranges(work, work.specs(), options, small=small)
+        except (StepError, MemoryError, OSError) as error:
+            own = error.__cause__ or error  # what the function raised, as from coffea's own executors
+            raise own from own.__cause__
+        return accumulate([accumulator, ended.output]), 0
+
+
+class CallsSide(RangesSide):
+    """One worker's calls."""
+
+    def open(self, number: int) -> tuple[int, str]:
+        files = self.work.files
+        return (max(stop for _, stop in files[number][1]) if number < len(files) else len(self.work.single)), ""
+
+    def call(self, rows: Rows) -> Any:
+        work, (number, start, stop) = self.work, rows
+        try:
+            if number == len(work.files):
+                return accumulate(map(work.function, work.single[start:stop]))
+            return work.function(replace(work.files[number][0], entrystart=start, entrystop=stop))
+        except Exception as error:
+            kind = MemoryError if any(isinstance(one, MemoryError) for one in causes(error)) else StepError
+            raise kind(f"{work.name} raised {type(error).__name__}: {error}") from error
+
+
+class Calls(RangesWorkload):
+    """A function to be called for items; those that are rows of one file become one input, all others another."""
+
+    side = CallsSide
+
+    def __init__(self, name: str, function: Callable[[Any], Any], grid: int | None, items: Iterable[Any]) -> None:
+        super().__init__(name, function, None if grid is None else check_count("grid", grid))
+        self.single: list[Any] = []
+        files: dict[Any, tuple[Any, Intervals]] = {}
+        for item in items:
+            if isinstance(item, WorkItem) and len(item):
+                _, rows = files.setdefault(replace(item, entrystart=0, entrystop=0), (item, Intervals()))
+                if rows.add(item.entrystart, item.entrystop):
+                    continue
+            self.single.append(item)
+        self.files = list(files.values())
+
+    def specs(self) -> list[InputSpec]:
+        specs = [
+            InputSpec(id=number, category=str(item.dataset), label=str(item.filename), ranges=tuple(rows))
+            for number, (item, rows) in enumerate(self.files)
+        ]
+        return [*specs, InputSpec(id=len(specs), category=self.name, label="items")] if self.single else specs
+
+    def label(self, number: int) -> str:
+        return str(self.files[number][0].filename) if number < len(self.files) else "the items"

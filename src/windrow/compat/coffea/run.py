@@ -1,0 +1,88 @@
+"""One run of a function over ranges of rows: engine, decisions, the loop, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from windrow.compat.coffea.sums import PieceCollector, add_all
+from windrow.core.policies import Options as SchedulerOptions
+from windrow.core.policies import Policies
+from windrow.core.rows import RowFeeder, RowOptions
+from windrow.core.scheduler import Scheduler
+from windrow.errors import IncompleteError, MergeError
+from windrow.pipeline.run.engine_choice import EngineChoice, make_launch_policy, with_memory_pool
+from windrow.pipeline.run.run import error_of
+from windrow.run.loop import run as run_loop
+from windrow.shape.guided import Guided
+from windrow.watch.progress import watching
+
+if TYPE_CHECKING:
+    from windrow.compat.coffea.workload import RangesWorkload
+    from windrow.core.records import InputSpec
+    from windrow.pipeline.definition.options import Options
+
+#: What workers import before they are made.
+NEEDED = ("coffea.processor", "coffea.nanoevents", "windrow.compat.coffea")
+
+
+class Ended(NamedTuple):
+    """What a run came to."""
+
+    output: Any  #: the sum of all outputs; None if there is none
+    left_out: list[tuple[str, str, int, int | None, str]]  #: dataset, file, first and last row, why
+    notes: list[str]
+
+
+def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Options, *, small: bool) -> Ended:
+    """Run a function over inputs; of ``small`` ones in one worker, until they are seen to take long."""
+    choice = choose_engine(options, small=small)
+    policies = Policies(choice.shape(Guided()), safety=choice.safety(journaled=False))
+    launches = make_launch_policy(options, choice.workers, blocks=False)
+    row_options = RowOptions(on_error=options.on_error, row_limit=options.max_rows, chunk=options.chunk, halves=True)
+    rows = RowFeeder(specs, policies, row_options)
+    engine, collector = choice.engine(rows), PieceCollector()
+    if options.memory is not None:
+        engine = with_memory_pool(engine, options.memory)
+    # Nothing is run a second time while it still runs: a function may write files.
+    restart = engine.capabilities.can_restart or choice.may_switch
+    scheduler = Scheduler(rows, launches, SchedulerOptions(restart=restart))
+    workload.limited = options.memory is not None
+    try:
+        with watching(rows, progress=options.progress, name=workload.name, rundir=options.rundir) as observers:
+            outcome = run_loop(scheduler, engine, workload, observers=observers, collector=collector)
+        if outcome.failure is not None:
+            raise error_of(outcome.failure, options)
+        output = add_all(collector.pieces)
+    except MergeError as error:
+        raise MergeError(f"{workload.name}: {error.message}") from error.__cause__
+    if outcome.cancelled:
+        now = rows.standing()
+        said = f"{workload.name} was interrupted when {now.done:,} of {now.known + now.expected:,} rows were done; "
+        raise IncompleteError(said + 'their output is in facts["output"] of this error', output=output)
+    left_out = [
+        (spec.category, spec.label, entry.start, entry.stop, entry.reason)
+        for spec in specs
+        for entry in outcome.ledger.account(spec.id)
+        if entry.state == "failed"
+    ]
+    return Ended(output, left_out, [*choice.said(), *rows.notes, *outcome.notes])
+
+
+def choose_engine(options: Options, *, small: bool) -> EngineChoice:
+    kind, why = options.engine, ""
+    if kind == "auto":
+        if options.memory is not None or options.timeout is not None:
+            kind, why = "processes", "memory and time can be limited in processes alone"
+        elif options.workers == 1 or small:
+            kind, why = (
+                "inline",
+                "there is one worker" if options.workers == 1 else "the data are too few for processes to pay",
+            )
+        else:
+            kind, why = "processes", "processors hold the interpreter's lock"
+    workers = 1 if kind == "inline" else options.workers
+    switch = bool(why) and workers < options.workers
+    after = options.workers if switch else 0
+    split = (0, workers)  # nothing is read ahead: what a function will read is not known
+    return EngineChoice(kind, workers, why, switch, after, memory=options.memory, split=split, reads_with=NEEDED)

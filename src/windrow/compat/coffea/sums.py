@@ -1,0 +1,93 @@
+"""Outputs of ranges of rows, added up so that neither the workers nor the cuts between ranges change the answer.
+
+What may be added in any order (numbers, sets, histograms with fixed axes) is added as it comes. All else (lists, columns, categories that
+grow) is added to its neighbours alone, so that it ends in the order of the rows. On a grid only siblings of a fixed binary tree over its
+cells are added, so that floats have the same bits in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from functools import reduce
+from itertools import groupby
+from numbers import Number
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
+
+import boost_histogram as bh
+import numpy as np
+from coffea.processor import accumulate
+
+from windrow.blocks.failing import first_line
+from windrow.errors import MergeError
+
+
+class Piece(NamedTuple):
+    """The output of what is between two places, each an input and a row of it or a cell of the grid."""
+
+    start: tuple[int, int]
+    stop: tuple[int, int]
+    value: Any
+    order: Literal["any", "rows", "cells"]
+    mine: bool = False  #: made by adding, so that nobody else has it
+
+
+def commutes(value: Any) -> bool:
+    """Say whether outputs such as this one may be added up in any order."""
+    if isinstance(value, Mapping):
+        return all(map(commutes, value.values()))
+    if isinstance(value, bh.Histogram):
+        return not any(axis.traits.growth for axis in value.axes)
+    return isinstance(value, (Number, np.generic, np.ndarray, AbstractSet))
+
+
+def join_pieces(pieces: Iterable[Piece]) -> list[Piece]:
+    """Add up what may be added up by now."""
+    free: list[Piece] = []
+    others: list[Piece] = []
+    for piece in sorted(pieces, key=attrgetter("start")):
+        if piece.order == "any":
+            free = [_add(free[0], piece) if free else piece]
+            continue
+        others.append(piece)
+        while len(others) > 1 and _are_next(*others[-2:]):
+            others[-2:] = [_add(*others[-2:])]
+    return free + others
+
+
+def _are_next(left: Piece, right: Piece) -> bool:
+    cells = left.stop[1] - left.start[1]
+    siblings = right.stop[1] - right.start[1] == cells and left.start[1] % (2 * cells or 1) == 0
+    return left.stop == right.start and (right.order == "rows" or siblings)
+
+
+def add_all(pieces: Iterable[Piece]) -> Any:
+    """Add up all there is, first by input; None if that is nothing."""
+    inputs = groupby(sorted(pieces, key=attrgetter("start")), key=lambda piece: piece.start[0])
+    sums = [reduce(_add, group) for _, group in inputs]
+    return reduce(_add, sums).value if sums else None
+
+
+def _add(left: Piece, right: Piece) -> Piece:
+    try:
+        value = accumulate([right.value], left.value) if left.mine else accumulate([left.value, right.value])
+    except MemoryError:
+        raise
+    except Exception as error:
+        said = f"outputs of two ranges of rows cannot be added up: {type(error).__name__}: {first_line(error)}"
+        raise MergeError(said) from error
+    return Piece(left.start, max(left.stop, right.stop), value, left.order, mine=True)
+
+
+class PieceCollector:
+    """The collector of a run: what came home so far."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+
+    def add(self, handle: Any, value: list[Piece], about: Any) -> None:  # noqa: ARG002 - a Protocol's
+        self.pieces = join_pieces([*self.pieces, *value])
+
+    def partials(self) -> dict[int, list[Any]]:
+        return {}  # there are the pieces

@@ -67,6 +67,14 @@ def rows_within(request: ShapeRequest, costs: StepCost | CostSums, seconds: floa
     return max(max(seconds - fixed, fixed) / per_row, _least_rows(request.steps) * (1 / calls - 1))
 
 
+def rows_worth(costs: StepCost | CostSums, share: float) -> float:
+    """Give the rows of a task of whose time at most such a share goes into what it takes whatever its rows; 0: that is not known."""
+    if costs.calls * costs.rows_squared < (1 + ALIKE) * costs.rows_in**2:
+        return 0.0
+    fixed, per_row = fit(costs)
+    return fixed * (1 / share - 1) / per_row if per_row else 0.0
+
+
 def _least_rows(steps: Iterable[tuple[str, StepCost]]) -> float:
     """Give the rows of a task of which half of the steps' time goes into rows, and half into calls.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
-from windrow.shape.costs import enough_rows, rows_within
+from windrow.shape.costs import enough_rows, rows_within, rows_worth
 
 if TYPE_CHECKING:
     from windrow.core.policies import ShapePolicy, ShapeRequest
@@ -31,15 +31,16 @@ LEAST_ROWS = 1_000_000
 #: little lost when a worker is.
 MOST_S = 2.0
 
-#: Share of the steps' time in a part of a unit that calls may take, whatever its rows: every further part pays for them again.
+#: Share of the time of a task, or of the steps in a part of a unit, that may go into what it takes whatever its rows: every further
+#: one pays for that again.
 CALLS = 0.1
 
 #: Rows of a task at most before anything is known of its cost: two canonical units, so that an
 #: analysis of 100 us per row is seen to move after half a minute.
 FIRST_ROWS = 262_144
 
-#: The same as a share of all rows, and half of it for the very first: what it teaches, and what order follows from it,
-#: comes too late for the rows that are under way by then.
+#: The same as a share of all rows, for two workers, and half of it for the very first: what it teaches, and what order follows from
+#: it, comes too late for the rows that are under way by then.
 FIRST_SHARE = 1 / 8
 
 #: And so many at least: steps are checked on the first rows, and a handful of them shows nothing.
@@ -96,11 +97,11 @@ class Guided(Queued):
             crumb = CRUMB_S * costs.rows_in / max(costs.wall, 1e-9)
             want = max(min(want, level / 2, rows_within(request, costs, self._most_s)), least)
         elif costs.rows_in:
-            want = min(want, rows_within(request, costs, self._most_s))
+            want = min(want, max(rows_within(request, costs, self._most_s), rows_worth(costs, CALLS)))
         else:
             if self._first_rows is not None:
                 return self._first_rows
-            part = FIRST_SHARE if request.running else FIRST_SHARE / 2
+            part = (FIRST_SHARE if request.running else FIRST_SHARE / 2) * 2 / max(workers, 2)
             want = min(want, FIRST_ROWS, max(part * left, request.unit, FIRST_LEAST))
         if level < CRUMBS * want:
             want = max(level, min(crumb, left))

@@ -386,16 +386,15 @@ def test_three_tasks_of_2_1_gb_run_on_a_node_of_8_gb_and_four_of_2_gb() -> None:
         assert sum(map(bool, made.queues.values())) == expected
 
 
-def test_a_call_that_asked_for_nothing_gets_all_that_there_is_and_one_that_needs_more_is_told() -> None:
-    made = of_calls(Allocation(nodes=NODE), 3)
-    drive(made, lambda task: 9 * GB if task.id == 2 else 5 * GB)
-    assert [made.ends[number][0].state for number in (1, 2, 3)] == ["done", "failed", "done"]
-    failure = made.ends[2][0].failure
-    assert failure is not None
-    assert "task 'f' (2) used 16 GB of memory or more; the limit is 8 GB; it had 8 GB, and the largest node can" in (
-        failure.message
-    )
-    assert "asked for" not in failure.message
+def test_a_call_that_asked_for_nothing_has_no_limit_and_is_kept_room_for_once_it_is_known() -> None:
+    policy = Allocation(nodes=NODE)
+    made = of_calls(policy, 30)
+    did = drive(made, lambda _: 5 * GB)
+    assert (did["ended"], did["finished"]) == (0, 30)
+    made.tell(Submitted((), tuple(Task(number, "f", makes=(f"{number}.0",)) for number in range(101, 104))))
+    (launch,) = [one for queue in made.queues.values() for one in queue]
+    assert {part.name: part.amount for part in launch.grant}["memory"] == pytest.approx(5 * GB, rel=0.07)
+    assert memory_of(launch.limits) == 0
 
 
 def of_rows(policy: Allocation, rows: int, *, chunk: int, on_error: str = "stop", memory: float = 8 * GB) -> World:

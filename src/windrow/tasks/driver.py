@@ -19,6 +19,7 @@ from windrow.engines.pooled import PooledEngine
 from windrow.errors import EngineError, TaskError, UsageError
 from windrow.run.garbage import CallsSeen, collecting_less
 from windrow.run.loop import run
+from windrow.shape.allocation.policy import Allocation, NodeSize
 from windrow.tasks.failures import blamed, error_of
 from windrow.tasks.future import BEGINNING, ELSEWHERE, Future, refuse_in_fork, without_value
 from windrow.tasks.places import PLENTY, PROCESS, THREAD, PlacePolicy
@@ -92,8 +93,10 @@ class Driver:
             io_workers=self._workers,
             first_io=2 * self._workers,  # behind those of both kinds
         )
-        self.places = PlacePolicy(session.calls, self._workers) if engine == "auto" else None
-        self._scheduler = Scheduler(policy=self.places, options=options)
+        offered = dict(self.offers.amounts).get("memory", 0)
+        nodes = [NodeSize(offered, self._workers)] if offered and self._isolated else []
+        self.places = PlacePolicy(session.calls, self._workers, nodes) if engine == "auto" else None
+        self._scheduler = Scheduler(policy=self.places or Allocation(nodes=nodes), options=options)
         self._done = threading.Event()
         # Daemon: an interpreter that exits must not wait for a task without an end.
         self.thread = threading.Thread(target=self._go, name=f"windrow-{session.name}", daemon=True)

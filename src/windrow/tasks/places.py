@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from time import monotonic, process_time
 from typing import TYPE_CHECKING
 
-from windrow.core.policies import LaunchPolicy
 from windrow.core.records import ONE_CORE, Needs
 from windrow.place.lock_watch import BUSY, SEEN_TASKS, WAITING
+from windrow.shape.allocation.policy import Allocation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from windrow.core.policies import Tries
     from windrow.core.records import Measurement, Task
+    from windrow.shape.allocation.policy import NodeSize
     from windrow.tasks.call import Call
     from windrow.tasks.weak_table import WeakTable
 
@@ -50,13 +51,15 @@ class Seen:
         return self.waited >= WAITING * asked and self.cpu * workers >= OWN * asked and busy >= BUSY[0]
 
 
-class PlacePolicy(LaunchPolicy):
+class PlacePolicy(Allocation):
     """Grants each call a thread or a process."""
 
     clocks: tuple[Callable[[], float], ...] = (monotonic, process_time)  #: of what time it is, and of the program's CPU
 
-    def __init__(self, calls: WeakTable[int, Call] | Mapping[int, Call], workers: int) -> None:
-        super().__init__()
+    def __init__(
+        self, calls: WeakTable[int, Call] | Mapping[int, Call], workers: int, nodes: Sequence[NodeSize] = ()
+    ) -> None:
+        super().__init__(nodes=nodes)
         self._calls, self._workers = calls, workers
         self._apart: dict[str, str] = {}  #: by name of a task: why its calls go to processes
         self._seen: dict[str, Seen] = {}
@@ -76,10 +79,10 @@ class PlacePolicy(LaunchPolicy):
         return self._needs[key], limits
 
     def seen(self, task: Task, measured: Measurement) -> bool:
-        super().seen(task, measured)
+        news = super().seen(task, measured)
         name = task.category
         if name in self._apart or not measured.cpu:
-            return False
+            return news
         now, cpu = (clock() for clock in self.clocks)
         seen = self._seen.setdefault(name, Seen(now - measured.wall, cpu - measured.cpu))
         seen.calls += 1
@@ -89,7 +92,7 @@ class PlacePolicy(LaunchPolicy):
         if seen.holds_lock(now, cpu, self._workers):
             share = seen.waited / (seen.cpu + seen.waited)
             self._apart[name] = f"its calls waited {share:.0%} of their time for the interpreter's lock"
-        return name in self._apart
+        return news or name in self._apart
 
     def in_words(self) -> list[str]:
         stay = ", ".join(one for one in self._seen if one not in self._apart)

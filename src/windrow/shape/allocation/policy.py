@@ -48,6 +48,7 @@ GOLDEN = 0.6180339887498949
 
 #: Tasks about rows that run none. They are not ended below the memory of the largest node: what they work on is there already.
 OTHERS: dict[type, str] = {OpenInput: "open", EvaluateUnit: "evaluate", MergePartials: "merge"}
+CALLS = "calls"
 
 
 class NodeSize(NamedTuple):
@@ -138,7 +139,7 @@ class Allocation(LaunchPolicy):
         if task.twin:
             blocks = isinstance(task.payload, RunRows) and task.payload.block
             return Key(task.category, BLOCKS if blocks else ROWS, self.is_moved(task.category))
-        return Key(task.category, OTHERS.get(type(task.payload), "calls"))
+        return Key(task.category, OTHERS.get(type(task.payload), CALLS))
 
     def _most(self, key: Key) -> float:
         return self._largest if self._cap is None or key.kind in OTHERS.values() else min(self._cap, self._largest)
@@ -156,6 +157,8 @@ class Allocation(LaunchPolicy):
             return super().grant(task, tries)
         key = self._key(task)
         amount = asked.get("memory")  # as the user says, or the ladder
+        if key.kind == CALLS and amount is None:
+            return self._grant_call(task, key) or super().grant(task, tries)
         if amount is None:
             amount = self._amount(key, task.size, task.id)
         elif not tries.exhaustions:
@@ -163,6 +166,18 @@ class Allocation(LaunchPolicy):
         self._granted[task.id] = key, amount
         limit = self._largest if key.kind in OTHERS.values() else amount
         return with_memory(task.needs, amount), with_memory(self.limits if task.twin else NO_LIMITS, limit)
+
+    def _grant_call(self, task: Task, key: Key) -> tuple[Needs, Needs] | None:
+        """Keep memory for a call where some are known to need more than their share; what nobody asked for is no limit."""
+        if not self._outgrows(key) and not self._crowded:
+            return None
+        amount = self._amount(key, task.size, task.id)
+        self._granted[task.id] = key, amount
+        return with_memory(task.needs, amount), NO_LIMITS
+
+    def _outgrows(self, key: Key) -> bool:
+        fit = self.fit(key)
+        return fit is not None and fit.upper(1) > self.share
 
     def _amount(self, key: Key, rows: int, number: int) -> float:
         fit, first, share = self.fit(key), self._cap or self.share, self.share
@@ -199,7 +214,10 @@ class Allocation(LaunchPolicy):
             usage.refit = usage.refit or used > fit.upper(task.size)
         if alike.strategy is not None:
             alike.strategy.add(used, wall)
-        if not usage.add(task.size, measured) or not granted or "memory" in dict(task.needs.amounts):
+        news = usage.add(task.size, measured) and "memory" not in dict(task.needs.amounts)
+        if news and not granted and key.kind == CALLS:
+            return self._outgrows(key)
+        if not news or not granted:
             return False
         return abs(self._amount(key, task.size, task.id) - granted) > MATERIAL * granted
 

@@ -137,7 +137,7 @@ def test_a_real_file_of_a_thousand_events(engine: str, samples: Path, example: M
     wanted = runner(processor.IterativeExecutor(status=False))(fileset, example.Dimuon(), treename="Events")
     assert_same(wr.run_processor(example.Dimuon(), fileset, engine=engine, workers=2), wanted)
     ours = Executor(engine=engine, workers=2, status=False)
-    assert_same(runner(ours)(fileset, example.Dimuon(), treename="Events"), wanted)
+    assert_same(runner(ours, processor_compression=None)(fileset, example.Dimuon(), treename="Events"), wanted)
 
 
 @pytest.mark.samples

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.definition.options import Options
 
 #: What workers import before they are made.
-NEEDED = ("coffea.processor", "coffea.nanoevents", "windrow.compat.coffea")
+NEEDED = ("windrow.compat.coffea", "windrow.blocks.vectors", "numpy.ma", "vector._compute.lorentz.dot")
 
 
 class Ended(NamedTuple):

@@ -67,6 +67,10 @@ def do(what: str, rows: int = 0, seed: int = 0, memory: float = 0.0, options: di
     if what == "idle":
         return idle()
     x = np.random.default_rng(seed).normal(size=rows)
+    if what == "plain":
+        heavy = np.concatenate([heavy_rows(x[start : start + 1_000]) for start in range(0, rows, 1_000)])
+        kept = heavy[heavy > DOUBLES]
+        return [len(kept), float(kept.sum())]
     try:
         result = analysis().run(
             {"x": x}, engine="processes", workers=2, memory=int(2 * memory), progress=False, **(options or {})

@@ -270,7 +270,7 @@ def test_of_tasks_of_which_nothing_is_known_rows_are_divided_and_calls_have_twic
     asks = Task(1, "f", needs=Needs.of({"cores": 1, "memory": 3 * GB}))
     assert ask(policy, asks, 3 * GB)[:2] == ("larger", 6 * GB)
     assert ask(policy, asks, 6 * GB, times=2)[0] == "fail"
-    assert ask(policy, Task(1, "f"), 2 * GB)[:2] == ("larger", 8 * GB)
+    assert ask(policy, Task(1, "f"), 2 * GB)[:2] == ("larger", 4 * GB)
 
 
 def test_the_ladder_of_work_queue() -> None:

@@ -20,6 +20,7 @@ from windrow.core.intervals import Intervals
 from windrow.errors import MergeError, UsageError
 from windrow.pipeline.cutflow.regions import add_by_key
 from windrow.pipeline.results.ledger import Entry, Ledger
+from windrow.pipeline.results.memory import merge_memory
 from windrow.pipeline.results.region_rows import KeptRows
 from windrow.pipeline.results.result import Result
 from windrow.pipeline.resume.step_digest import different_steps
@@ -59,6 +60,7 @@ def merge(*results: Result) -> Result:
     }
     for name in ("fingerprints", "parameters", "reasons_absent", "datasets"):
         together[name] = {k: v for result in results for k, v in getattr(result, name).items()}
+    together |= {name: sum(getattr(one, name) for one in results) for name in ("bytes_read", "seconds", "tail_s")}
     environments = [result.environment for result in results]
     same = all(environment == environments[0] for environment in environments)
     parts: dict[str, list[tuple[Outputs, Lost]]] = defaultdict(list)
@@ -82,9 +84,8 @@ def merge(*results: Result) -> Result:
         steps=add_by_key(result.steps for result in results),
         ordering={dataset: told for result in reversed(results) for dataset, told in result.ordering.items()},
         reads=[read for result in results for read in result.reads],
-        bytes_read=sum(result.bytes_read for result in results),
-        seconds=sum(result.seconds for result in results),
         account=add_by_key(result.account for result in results),
+        memory=merge_memory(result.memory for result in results),
         engine=" and ".join(_distinct((result.engine,) for result in results)),
         workers=max(result.workers for result in results),
         interrupted=any(result.interrupted for result in results),

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
 import windrow as wr
-from windrow.pipeline.results.memory import became, learned_memory, lost_share, memory_lines, merge_memory
+from attempt_records import rows_task
+from windrow.core.accounts import Account
+from windrow.core.policies import NO_TRIES
+from windrow.core.records import Measurement, Plan, Rows
+from windrow.pipeline.results.memory import learned_memory, memory_lines
 from windrow.shape.allocation.policy import Allocation, NodeSize
 from windrow.watch.readlog import DONE, FAILED, read_log
 
@@ -47,7 +53,7 @@ def test_a_limited_run_says_what_it_learned(tmp_path: Path) -> None:
     assert facts["allowed"] == 250e6
     assert 0 < facts["most"] <= 500e6
     assert 0 < facts["wasted_byte_s"] < facts["granted_byte_s"]
-    assert became(facts) == ""
+    assert (facts["became"], facts["too_much"]) == ("", 0)
     log = read_log((tmp_path / "run" / "events.jsonl").read_text().splitlines())
     ran = log.attempts.done & (log.attempts.rows > 0)
     assert log.attempts.rows[ran].sum() == 20_000
@@ -82,13 +88,12 @@ def test_chunks_that_used_too_much_are_counted_and_logged(tmp_path: Path) -> Non
     log = read_log((tmp_path / "run" / "events.jsonl").read_text().splitlines())
     failed = log.attempts.how == FAILED
     assert failed.any()
-    assert sum(facts[act] for act in ("blocks", "split", "larger", "fresh", "written")) == failed.sum()
+    assert facts["too_much"] == failed.sum()
     assert (log.attempts.peak[failed] > log.attempts.limit[failed]).all()
     assert (log.attempts.tried[failed] > 10).all()
     assert facts["rows"] <= 500
     assert any("used more than they might" in one for one in result.decisions)
     assert any("attempts that came to nothing" in one for one in result.decisions)
-    assert 0 < lost_share(result) < 1
     assert "lost to attempts that came to nothing" in result.report().read_text()
 
 
@@ -111,32 +116,53 @@ def test_a_policy_without_tasks_has_nothing_to_say() -> None:
     assert learned_memory(Allocation(nodes=[NodeSize(1e9, 2)]), {}) == {}
 
 
-def facts_of(tasks: int, rows: int, split: int = 0, block_rows: int = 0) -> dict[str, Any]:
+def facts_of(tasks: int, rows: int, became: str = "") -> dict[str, Any]:
     return {
-        "limited": True, "tasks": tasks, "rows": rows, "most": 1e6 * rows, "suggested_mem_mb": rows, "fixed": 62e6,
-        "per_row": 20_300.0, "split": split, "blocks": split, "block_rows": block_rows, "larger": 0, "fresh": 0,
-        "written": 0, "fail": 0, "pin": {"chunk": rows, "task_memory": 300 * 10**6},
+        "limited": True, "tasks": tasks, "rows": rows, "most": rows * 20_300 + 62e6, "fixed": 62e6, "per_row": 20_300.0,
+        "became": became, "pin": {"chunk": rows, "task_memory": 300 * 10**6},
     }  # fmt: skip
 
 
+def said(**memory: Any) -> list[str]:
+    account = {"steps": 99.6, "attempts that came to nothing": 0.4}
+    return list(memory_lines(SimpleNamespace(memory=memory, account=account)))  # type: ignore[arg-type]
+
+
 def test_words() -> None:
-    first, second = memory_lines({"data": facts_of(34, 10_000, 2, 9_300), "free": {"limited": False}}, 0.004)
+    first, second = said(
+        data=facts_of(34, 10_000, "2 run in blocks of 9,300 rows, 2 cut smaller"), free={"limited": False}
+    )
     assert first == (
         "memory: data: a chunk takes 62 MB and 20.3 kB a row (34 chunks, the largest of 10,000 rows); of those that used more "
         "than they might 2 run in blocks of 9,300 rows, 2 cut smaller; to begin with what was learned: chunk=10000, "
         'task_memory="300 MB"'
     )
     assert second == "memory: 0.4 % of the workers' time was lost to attempts that came to nothing"
-    assert len(list(memory_lines({"data": facts_of(34, 10_000)}, 0.004))) == 1
+    assert len(said(data=facts_of(34, 10_000))) == 1
+    assert said(free={"limited": False}) == []
 
 
-def test_merged_facts_add_up() -> None:
-    one, two = facts_of(10, 100, split=1), facts_of(20, 50, split=2)
-    merged = merge_memory([{"a": one}, {"a": two, "b": one}])
-    assert (merged["a"]["tasks"], merged["a"]["split"], merged["a"]["rows"]) == (30, 3, 100)
-    assert merged["a"]["suggested_mem_mb"] == 100
-    assert merged["a"]["pin"] == two["pin"]
-    assert merged["b"] == one
-    assert one["tasks"] == 10
-    same = merge_memory([{"a": one}, {"a": one}])
-    assert same["a"]["tasks"] == 20
+def test_merged_results_say_what_the_run_says_that_needed_most() -> None:
+    one, other = (analysis().run({name: {"x": np.zeros(50)}}, engine="inline", progress=False) for name in "ab")
+    one.memory, other.memory = {"a": facts_of(10, 100)}, {"a": facts_of(20, 50), "b": facts_of(1, 1)}
+    for merged in (wr.merge(one, other), wr.merge(other, one)):
+        assert merged.memory == {"a": facts_of(10, 100), "b": facts_of(1, 1)}
+
+
+def test_what_was_learned_is_put_together() -> None:
+    policy = Allocation(nodes=[NodeSize(1e9, 2)])
+    for number in range(40):
+        task = rows_task(number, Rows(0, 0, 100 * number + 100))._replace(twin=True)
+        policy.grant(task, NO_TRIES)
+        used = int(50e6 + 1000 * task.size)
+        policy.seen(task, Measurement(wall=1.0, peak_memory=used, baseline=int(50e6)))
+    account = Account(Plan(id=0, category="data"))
+    facts = learned_memory(policy, {"data": account})["data"]
+    assert (facts["tasks"], facts["rows"], facts["too_much"], facts["became"]) == (40, 4_000, 0, "")
+    assert facts["fixed"] == pytest.approx(50e6, rel=0.01)
+    assert facts["per_row"] == pytest.approx(1000, rel=0.05)
+    assert facts["most"] == 54e6
+    assert facts["suggested_mem_mb"] == 54
+    assert facts["granted_byte_s"] == 40 * 500e6
+    assert facts["pin"] == {"chunk": 4_000, "task_memory": 54 * 10**6}
+    json.dumps(facts)

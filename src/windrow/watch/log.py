@@ -153,9 +153,12 @@ def call_line(one: Attempt | None, call: CallRecord, why: str = "") -> str:
 _NOTHING_ELSE = CallRecord(0, "", 0, 0, "")[7:12]
 
 
-def _bounds(launch: Launch) -> dict[str, int]:
-    limit, payload = int(dict(launch.limits.amounts).get("memory", 0)), launch.task.payload
-    return {"limit": limit, "block": payload.block if isinstance(payload, RunRows) else 0} if limit else {}
+def _bounds(launch: Launch | None, **more: float) -> dict[str, int]:
+    """Say how the memory of rows was limited, and what else is to be said only then."""
+    if launch is None or not (limit := dict(launch.limits.amounts).get("memory")):
+        return {}
+    block = launch.task.payload.block if isinstance(launch.task.payload, RunRows) else 0
+    return {"limit": int(limit), "block": block, **{name: int(value) for name, value in more.items()}}
 
 
 def _added(**more: Any) -> str:
@@ -288,21 +291,18 @@ class EventLog(LogFile):
             self.flush()
             self._written = now
 
-    def _attempt(
-        self, attempt: int, worker: int, now: float, wall: float, how: str
-    ) -> tuple[Attempt, Launch | None, dict[str, int]]:
-        """Make an attempt of what was launched; with that, and how its memory was limited."""
+    def _attempt(self, attempt: int, worker: int, now: float, wall: float, how: str) -> tuple[Attempt, Launch | None]:
+        """Make an attempt of what was launched; with that."""
         launch, begun = self._launched.pop(attempt, (None, now))
         number, name = (0, "") if launch is None else (launch.task.id, launch.task.category)
-        one = Attempt(micros(now), number, name, attempt, worker, micros(begun), micros(wall), how)
-        return one, launch, {} if launch is None or not launch.limits.amounts else _bounds(launch)
+        return Attempt(micros(now), number, name, attempt, worker, micros(begun), micros(wall), how), launch
 
     def _finished(self, event: Finished, how: str, now: float) -> None:
         """Write the end of a chunk or an evaluation, or an input that was opened; merges are part of the chunks they are made of."""
         used, worker = event.measurement, event.life.worker
-        one, launch, bounds = self._attempt(event.attempt, worker, now, used.wall, how)
+        one, launch = self._attempt(event.attempt, worker, now, used.wall, how)
         payload = None if launch is None else launch.task.payload
-        if isinstance(payload, (RunRows, EvaluateUnit)):
+        if launch is not None and isinstance(payload, (RunRows, EvaluateUnit)):
             # The rows of a unit in parts are in the lines of its parts.
             report, chunk = event.report or NO_REPORT, payload.rows if isinstance(payload, RunRows) else ()
             left_out = sum(rows.stop - rows.start for rows, _ in report.skipped)
@@ -310,11 +310,10 @@ class EventLog(LogFile):
                 chunk = (chunk[0]._replace(stop=report.rest.start),)
             first, last = (chunk[0], chunk[-1].stop) if chunk else ((-1, 0, 0), 0)
             count = max(sum(stop - start for _, start, stop in chunk) - left_out, 0)
-            assert launch is not None
             self.add(one.text + _CHUNK % (
                 micros(used.cpu), micros(used.lock_wait), used.bytes_read, used.peak_memory, launch.plan.id, first[0], first[1],
                 last, count,
-            ) + f"{_added(**bounds)}}}\n")  # fmt: skip
+            ) + f"{_added(**_bounds(launch))}}}\n")  # fmt: skip
         elif isinstance(payload, OpenInput):
             rows, borders = event.report.rows, event.report.borders
             facts: dict[str, Any] = {"input": payload.input, "rows": rows, "units": max(len(borders) - 1, 0)}
@@ -335,12 +334,10 @@ class EventLog(LogFile):
             how, why = "failed", failure_words(event.failure)
         elif isinstance(event, Exhausted):
             how, why = "failed", f"more {event.resource} than its limit"
-        one, launch, bounds = self._attempt(event.attempt, worker, now, 0.0, how)
-        if bounds and launch is not None:
-            bounds["tried"] = launch.task.size
-            if isinstance(event, Exhausted) and event.resource == "memory":
-                bounds["peak"] = int(event.used)
-        self.add(attempt_line(one, why, **bounds))
+        one, launch = self._attempt(event.attempt, worker, now, 0.0, how)
+        peak = event.used if isinstance(event, Exhausted) and event.resource == "memory" else 0
+        tried = 0 if launch is None else launch.task.size
+        self.add(attempt_line(one, why, **_bounds(launch, tried=tried, peak=peak)))
 
     def _planned(self, plan: Plan, now: float) -> None:
         """Write a plan: the order where it is another one, else only that it was thought about."""

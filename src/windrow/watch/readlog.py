@@ -34,7 +34,6 @@ _COMMON_OF, _CHUNK_OF = itemgetter(*_COMMON), itemgetter(*_CHUNK)
 _BOUNDS = ("limit", "block", "tried")
 #: A call has nothing of a chunk, but counts as one thing if it is done.
 _NO_CHUNK = (0, 0, 0, 0, 0, -1, 0, 0)
-_NO_BOUNDS = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +164,7 @@ class _Reader:
         name = self.names.setdefault(str(line["name"]), len(self.names))
         if line["attempt"] >= 0:
             chunk = _CHUNK_OF(line) if "rows" in line else (*_NO_CHUNK, line["how"] == "done")
-            bounds = _NO_BOUNDS
+            bounds = (0, 0, 0)
             if "limit" in line:
                 bounds = (line["limit"], line.get("block", 0), line.get("tried", 0))
                 chunk = (*chunk[:3], line.get("peak", 0), *chunk[4:])

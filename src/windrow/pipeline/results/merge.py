@@ -20,7 +20,6 @@ from windrow.core.intervals import Intervals
 from windrow.errors import MergeError, UsageError
 from windrow.pipeline.cutflow.regions import add_by_key
 from windrow.pipeline.results.ledger import Entry, Ledger
-from windrow.pipeline.results.memory import merge_memory
 from windrow.pipeline.results.region_rows import KeptRows
 from windrow.pipeline.results.result import Result
 from windrow.pipeline.resume.step_digest import different_steps
@@ -85,7 +84,7 @@ def merge(*results: Result) -> Result:
         ordering={dataset: told for result in reversed(results) for dataset, told in result.ordering.items()},
         reads=[read for result in results for read in result.reads],
         account=add_by_key(result.account for result in results),
-        memory=merge_memory(result.memory for result in results),
+        memory=_memory(results),
         engine=" and ".join(_distinct((result.engine,) for result in results)),
         workers=max(result.workers for result in results),
         interrupted=any(result.interrupted for result in results),
@@ -272,6 +271,11 @@ def _initial(results: Sequence[Result]) -> dict[str, Count]:
     unknown = {dataset for result in results for dataset in result.outputs if dataset not in result.initial}
     total = add_by_key(result.initial for result in results)
     return {dataset: count for dataset, count in total.items() if dataset not in unknown}
+
+
+def _memory(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
+    """Give of each dataset what the run says of it that needed most."""
+    return dict(sorted((one for result in results for one in result.memory.items()), key=lambda one: one[1]["most"]))
 
 
 def _ledger(results: Sequence[Result]) -> Ledger:

@@ -15,7 +15,6 @@ from windrow.errors import UsageError
 from windrow.pipeline.cutflow.table import Cutflow
 from windrow.pipeline.ordering.summary import cost_share, how_decided, is_moved
 from windrow.pipeline.results.ledger import Entry, Ledger
-from windrow.pipeline.results.memory import memory_data
 from windrow.pipeline.results.result import Result
 from windrow.store.rundir import EVENTS, MANIFEST, REPORT, RESULT, TRACE, manifest_in
 from windrow.watch.environment import environment
@@ -90,7 +89,7 @@ def report_data(result: Result) -> dict[str, Any]:
         "seconds": result.seconds,
         "account": result.account,
         "tail_s": result.tail_s,
-        "memory": memory_data(result),
+        "memory": {name: one for name, one in result.memory.items() if one["limited"]},
         "bytes_read": result.bytes_read,
         "engine": result.engine,
         "workers": result.workers,

@@ -285,10 +285,8 @@ class Result(Mapping[str, Any]):
             shown["all else"] = whole - sum(shown.values())  # the report has each
             lines.append("time: " + ", ".join(f"{name} {format_seconds(spent)}" for name, spent in shown.items()))
         if self.workers > 1 and self.tail_s and self.seconds:
-            share = 100 * self.tail_s / self.seconds
-            lines.append(
-                f"tail: some workers had nothing to do for the last {format_seconds(self.tail_s)} ({share:.0f} %)"
-            )
+            tail = f"{format_seconds(self.tail_s)} ({100 * self.tail_s / self.seconds:.0f} %)"
+            lines.append(f"tail: some workers had nothing to do for the last {tail}")
         lines += [f"- {decision}" for decision in self.decisions]
         lines += order_lines(self.ordering, self.order)
         lines += [f"guard: {step!r} runs after {cut!r}, learned" for step, cut in self.guards]

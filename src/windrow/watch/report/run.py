@@ -12,19 +12,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.units import format_bytes, format_count, format_rate, format_seconds
 from windrow.watch.report.memory import chunk_points, memory_section
 from windrow.watch.report.page import build_page, chart, timeline_section
-from windrow.watch.report.tables import (
-    Html,
-    details,
-    facts,
-    heading,
-    hint,
-    listed,
-    plural,
-    show_percent,
-    table,
-    tiles,
-    verdict,
-)
+from windrow.watch.report.tables import Html, details, facts, heading, hint, listed, plural, table, tiles, verdict
 from windrow.watch.report.timeline import memory_data, shares, throughput, timeline
 
 if TYPE_CHECKING:
@@ -44,7 +32,7 @@ _CURVES = {"rows": "Rows per second over time", "read": "Bytes read per second o
 
 
 def run_page(data: Mapping[str, Any], log: Log | None) -> str:
-    memory = memory_section(data, log)
+    memory = memory_section(data)
     sections = (
         ("summary", "Summary", _summary(data, log)),
         ("histograms", "Histograms", _histograms(data)),
@@ -104,8 +92,8 @@ def _summary(data: Mapping[str, Any], log: Log | None) -> str:
         waiting = f"{100 * crew['lock']:.0f} % lock or reads, {100 * crew['waiting']:.0f} % no processor"
         numbers.append((f"{100 * crew['cpu']:.0f} %", "computing", waiting))
     if data["tail_s"] and seconds and data["workers"] > 1:
-        share = f"{show_percent(data['tail_s'] / seconds)} of the run: some workers had nothing left"
-        numbers.append((format_seconds(data["tail_s"]), "tail", share))
+        share = f"{100 * data['tail_s'] / seconds:.0f} % of the run"
+        numbers.append((format_seconds(data["tail_s"]), "tail", f"{share}: some workers had nothing left"))
     parts = [verdict(data["state"], data["headline"], data["verdict"]), tiles(numbers)]
     if data["account"]:
         whole = sum(data["account"].values()) or 1.0

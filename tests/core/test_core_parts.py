@@ -118,3 +118,11 @@ def test_units_are_cut_where_they_take_long_and_what_rows_hand_over_is_carried_e
     feeder.parts.keep(one, Made("some", 5 * bytes_per_row), Rows(0, 0, 5), ())
     assert feeder._pays("d", row_s, 10**6 if row_s < 0.01 else 10) == parts
     assert bool(feeder.notes) != parts
+
+
+def test_a_task_teaches_about_the_rows_that_it_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world(known(10), chunk=10, rows={"parts": True})
+    sizes: list[int] = []
+    monkeypatch.setattr(made.scheduler.policy, "seen", lambda task, _: sizes.append(task.size))
+    go_on(made, A, rest=Rows(0, 3, 10))
+    assert sizes == [3]

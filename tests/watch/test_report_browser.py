@@ -300,6 +300,22 @@ def test_a_narrow_page_does_not_scroll_sideways(browser: Any, demo_page: Path) -
         assert wrong == []
 
 
+def test_memory_is_drawn_where_it_was_limited(browser: Any, tmp_path: Path) -> None:
+    analysis = wr.Pipeline("limited")
+    analysis.output(lambda x: float((np.ones((len(x), 2_000)) * x[:, None]).sum()), name="total")
+    result = analysis.run({"x": np.zeros(9_000)}, memory="600 MB", workers=2, progress=False)
+    page = result.report(tmp_path / "limited.html")
+    for scheme in ("light", "dark"):
+        with opened(browser, page, color_scheme=scheme) as (tab, wrong):
+            assert settled(tab)
+            for name in ("chunk-rows", "chunk-memory"):
+                colours, share = tab.locator(f"#chart-{name}").evaluate(PIXELS)
+                assert colours >= 5, name
+                assert share > 0.005, name
+            assert "allowed" in tab.locator("#memory").inner_text()
+            assert wrong == []
+
+
 def test_an_order_is_drawn_and_its_lines_say_what_they_are(browser: Any, tmp_path: Path) -> None:
     result = moved_cuts()
     (dataset, *_), names = result.datasets, result.order[0][1]

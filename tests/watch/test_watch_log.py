@@ -14,7 +14,7 @@ import windrow as wr
 from attempt_records import finished, launched, rows_task
 from row_workload import RowSide, RowWork
 from windrow.core.commands import Uncounted
-from windrow.core.events import WorkerJoined
+from windrow.core.events import Exhausted, WorkerJoined
 from windrow.core.policies import Policies
 from windrow.core.records import (
     Failure,
@@ -22,6 +22,7 @@ from windrow.core.records import (
     InputSpec,
     Life,
     Measurement,
+    Needs,
     Opened,
     OpenInput,
     Plan,
@@ -249,6 +250,32 @@ def test_peaks_are_logged_and_read() -> None:
     log.flush()
     text = stream.getvalue()
     assert read_log([text]).attempts.peak.tolist() == [12345]
+
+
+def test_limits_are_logged_with_what_came_of_them() -> None:
+    stream = io.StringIO()
+    log = EventLog(stream)
+    tasks = [rows_task(number, Rows(0, 10 * number, 10 * number + 10)) for number in range(4)]
+    tasks[1] = tasks[1]._replace(payload=tasks[1].payload._replace(block=5))
+    limits = [
+        Needs.of({"memory": 1000}),
+        Needs.of({"memory": 2000}),
+        Needs.of({"memory": 3000}),
+        Needs.of({"seconds": 1}),
+    ]
+    log([], [launched(task)._replace(limits=limit) for task, limit in zip(tasks, limits, strict=True)], 0.0)
+    used = Measurement(peak_memory=900)
+    log([finished(0, used=used), finished(1, used=used), Exhausted(2, Life(0, 0), "memory", 3000, 3100)], [], 1.0)
+    log([Exhausted(3, Life(0, 0), "seconds", 1.0, 1.1)], [], 2.0)
+    log.flush()
+    text = stream.getvalue().splitlines()
+    found = read_log(text).attempts
+    assert found.limit.tolist() == [1000, 2000, 3000, 0]
+    assert found.block.tolist() == [0, 5, 0, 0]
+    assert found.tried.tolist() == [0, 0, 10, 0]
+    assert found.peak.tolist() == [900, 900, 3100, 0]
+    assert found.rows.tolist() == [10, 10, 0, 0]
+    assert [json.loads(line)["how"] for line in text] == ["done", "done", "failed", "failed"]
 
 
 def test_a_task_about_no_rows_is_logged_too() -> None:

@@ -97,14 +97,15 @@ class Account:
     """What was learned of a category from accepted attempts, and the plan in force."""
 
     __slots__ = (
-        "_asked", "_changed", "_cold", "_learned", "_outdated", "_wall_s", "_warm", "blamed", "guards", "plan", "plans", "row_s",
-        "spent_s",
+        "_asked", "_changed", "_cold", "_learned", "_outdated", "_wall_s", "_warm", "blamed", "guards", "most_memory",
+        "most_rows", "plan", "plans", "row_s", "spent_s",
     )  # fmt: skip
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.plans = [plan]  #: that were in force, in order; those that changed something
         self.row_s: float | None = None  #: seconds per row of recent tasks
+        self.most_memory = self.most_rows = 0  #: of a task, the first in bytes
         self.spent_s = 0.0  #: in accepted tasks: processor time, where they compute
         self._wall_s = 0.0
         self.blamed = 0  #: times that a moved order was held to have used too much

@@ -334,6 +334,8 @@ class RowFeeder:
         self.bytes_read += measured.bytes_read
         self._checked |= report.checked
         account = self.accounts[category]
+        account.most_memory = max(account.most_memory, measured.peak_memory)
+        account.most_rows = max(account.most_rows, size)
         key = event.life, category
         warm = key in self._known
         wall = report.row_s * size or measured.wall

@@ -18,7 +18,7 @@ from windrow.core.graph import Graph, Node
 from windrow.core.outputs import Batch, Outputs
 from windrow.core.policies import LaunchPolicy, Options
 from windrow.core.queues import ANSWER_S, Queues
-from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Plan, Task
+from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Plan, RowsReport, Task
 from windrow.core.recovery import Recovery
 from windrow.core.resources import Resources
 from windrow.core.retry import MOST_LOSSES, OUT_OF_TIME, UNSEEN, exhaustion, too_large, too_late, too_much
@@ -435,7 +435,7 @@ class Scheduler:
         self.outputs.discard(number, life, stale, shares=worker is not None and worker.shares)
 
     def _finished(self, event: happened.Finished) -> None:
-        number, life, made, measured, _ = event
+        number, life, made, measured, report = event
         attempt = self.queues.attempts.get(number)
         if attempt is None or attempt.life != life:
             self.batch.out.append(Uncounted(number))
@@ -454,8 +454,11 @@ class Scheduler:
                 self.queues.end(attempt, AttemptState.DISCARDED)
                 self._discard_fed(attempt, event)
                 return
-        if self.policy.seen(node.task, measured):
-            like = node.task.category
+        task = node.task
+        if isinstance(report, RowsReport) and report.rest is not None:  # that many were not run
+            task = task._replace(size=task.size - (report.rest.stop - report.rest.start))
+        if self.policy.seen(task, measured):
+            like = task.category
             self.dispatch.classify_again([one for one in self.graph.open.values() if one.task.category == like])
         self.queues.end(attempt, AttemptState.ACCEPTED)
         if node.attempts:

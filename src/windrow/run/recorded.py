@@ -355,7 +355,7 @@ class Recorded:
 
     def _find_memory(self) -> tuple[float | None, float | None]:
         """Say what is needed once and by every worker; from peaks of tasks, else from the process."""
-        peaks, memory = self._log.attempts.peak, self._log.memory
+        peaks, memory = self._log.attempts.peak[self._log.attempts.done], self._log.memory
         if peaks.size and peaks.max() > 0:
             return 0.0, float(peaks.max())
         if self.engine == "processes" or not len(memory):

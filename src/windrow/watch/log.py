@@ -2,7 +2,8 @@
 
 The line of an attempt has ``t`` (when its end was heard of), ``task``, ``name``, ``attempt``, ``worker``, ``launched``, ``wall``
 and ``how`` it ended: done, discarded (another attempt had done it already), failed, lost (with its worker), cancelled, or running
-where a session is looked at. A chunk adds what it used and its rows. The last line of a call adds when it was ``called`` and
+where a session is looked at. A chunk adds what it used and its rows, and where it was limited the memory it might use and the rows of a call
+(``block``); one that came to nothing the rows it was about (``tried``). The last line of a call adds when it was ``called`` and
 ``ended``, its ``state`` and what it needed; a call that never ran has only that, with the attempt -1. All times are whole
 microseconds, so that what they add up to is exact.
 
@@ -36,7 +37,7 @@ from windrow.core.records import NO_REPORT, EvaluateUnit, OpenInput, RunRows
 if TYPE_CHECKING:
     from windrow.core.commands import Command
     from windrow.core.events import Event
-    from windrow.core.records import Failure, Plan, Task
+    from windrow.core.records import Failure, Plan
 
 #: Characters collected before they are written: a write costs as much as ten lines.
 PIECE = 65536
@@ -57,7 +58,7 @@ REMEMBERED = 20_000_000
 MESSAGE_BEGINNING, MESSAGE_END = 400, 1600
 
 _ATTEMPT = '{"t":%d,"event":"attempt","task":%d,"name":%s,"attempt":%d,"worker":%d,"launched":%d,"wall":%d,"how":"%s"'
-_CHUNK = ',"cpu":%d,"lock":%d,"read":%d,"peak":%d,"plan":%d,"input":%d,"start":%d,"stop":%d,"rows":%d}\n'
+_CHUNK = ',"cpu":%d,"lock":%d,"read":%d,"peak":%d,"plan":%d,"input":%d,"start":%d,"stop":%d,"rows":%d'
 _CALL = ',"called":%d,"ended":%d,"state":"%s","spent":%s'
 _BETWEEN = '","'
 
@@ -127,9 +128,9 @@ class CallRecord(NamedTuple):
         return self.tries[-1] if self.tries else None
 
 
-def attempt_line(one: Attempt, why: str = "") -> str:
+def attempt_line(one: Attempt, why: str = "", **bounds: int) -> str:
     """Write an attempt that is not the last of its call, or came to nothing."""
-    return f"{one.text}{_added(why=why)}}}\n"
+    return f"{one.text}{_added(why=why, **bounds)}}}\n"
 
 
 def call_line(one: Attempt | None, call: CallRecord, why: str = "") -> str:
@@ -150,6 +151,14 @@ def call_line(one: Attempt | None, call: CallRecord, why: str = "") -> str:
 
 
 _NOTHING_ELSE = CallRecord(0, "", 0, 0, "")[7:12]
+
+
+def _bounds(launch: Launch | None, **more: float) -> dict[str, int]:
+    """Say how the memory of rows was limited, and what else is to be said only then."""
+    if launch is None or not (limit := dict(launch.limits.amounts).get("memory")):
+        return {}
+    block = launch.task.payload.block if isinstance(launch.task.payload, RunRows) else 0
+    return {"limit": int(limit), "block": block, **{name: int(value) for name, value in more.items()}}
 
 
 def _added(**more: Any) -> str:
@@ -231,7 +240,7 @@ class EventLog(LogFile):
         self._memory = memory
         self._looked: float | None = None  #: at the memory, when
         self._written: float | None = None  #: when
-        self._launched: dict[int, tuple[Task, int, int, float]] = {}  #: by attempt: task, worker, plan, when
+        self._launched: dict[int, tuple[Launch, float]] = {}  #: by attempt, and when
         self._orders: dict[str, tuple[str, ...]] = {}  #: by category, as last known: most plans change nothing
 
     @classmethod
@@ -258,7 +267,7 @@ class EventLog(LogFile):
         uncounted = set()
         for command in commands:
             if type(command) is Launch:
-                self._launched[command.attempt] = command.task, command.life.worker, command.plan.id, now
+                self._launched[command.attempt] = command, now
                 self._orders.setdefault(command.plan.category, command.plan.order)
             elif isinstance(command, Uncounted):
                 uncounted.add(command.attempt)
@@ -282,17 +291,18 @@ class EventLog(LogFile):
             self.flush()
             self._written = now
 
-    def _attempt(self, attempt: int, worker: int, now: float, wall: float, how: str) -> tuple[Attempt, int, Any]:
-        """Make an attempt of what was launched; with the number of its plan, and its payload."""
-        task, _, plan, begun = self._launched.pop(attempt, (None, 0, 0, now))
-        number, name, payload = (0, "", None) if task is None else (task.id, task.category, task.payload)
-        return Attempt(micros(now), number, name, attempt, worker, micros(begun), micros(wall), how), plan, payload
+    def _attempt(self, attempt: int, worker: int, now: float, wall: float, how: str) -> tuple[Attempt, Launch | None]:
+        """Make an attempt of what was launched; with that."""
+        launch, begun = self._launched.pop(attempt, (None, now))
+        number, name = (0, "") if launch is None else (launch.task.id, launch.task.category)
+        return Attempt(micros(now), number, name, attempt, worker, micros(begun), micros(wall), how), launch
 
     def _finished(self, event: Finished, how: str, now: float) -> None:
         """Write the end of a chunk or an evaluation, or an input that was opened; merges are part of the chunks they are made of."""
         used, worker = event.measurement, event.life.worker
-        one, plan, payload = self._attempt(event.attempt, worker, now, used.wall, how)
-        if isinstance(payload, (RunRows, EvaluateUnit)):
+        one, launch = self._attempt(event.attempt, worker, now, used.wall, how)
+        payload = None if launch is None else launch.task.payload
+        if launch is not None and isinstance(payload, (RunRows, EvaluateUnit)):
             # The rows of a unit in parts are in the lines of its parts.
             report, chunk = event.report or NO_REPORT, payload.rows if isinstance(payload, RunRows) else ()
             left_out = sum(rows.stop - rows.start for rows, _ in report.skipped)
@@ -301,9 +311,9 @@ class EventLog(LogFile):
             first, last = (chunk[0], chunk[-1].stop) if chunk else ((-1, 0, 0), 0)
             count = max(sum(stop - start for _, start, stop in chunk) - left_out, 0)
             self.add(one.text + _CHUNK % (
-                micros(used.cpu), micros(used.lock_wait), used.bytes_read, used.peak_memory, plan, first[0], first[1], last,
-                count,
-            ))  # fmt: skip
+                micros(used.cpu), micros(used.lock_wait), used.bytes_read, used.peak_memory, launch.plan.id, first[0], first[1],
+                last, count,
+            ) + f"{_added(**_bounds(launch))}}}\n")  # fmt: skip
         elif isinstance(payload, OpenInput):
             rows, borders = event.report.rows, event.report.borders
             facts: dict[str, Any] = {"input": payload.input, "rows": rows, "units": max(len(borders) - 1, 0)}
@@ -315,7 +325,7 @@ class EventLog(LogFile):
         worker = event.life.worker
         if isinstance(event, WorkerLost):
             why = failure_words(event.failure)
-            for attempt in [number for number, one in self._launched.items() if one[1] == worker]:
+            for attempt in [number for number, one in self._launched.items() if one[0].life.worker == worker]:
                 self.add(attempt_line(self._attempt(attempt, worker, now, 0.0, "lost")[0], why))
             self.note(micros(now), "WorkerLost", worker=worker, failure=why)
             return
@@ -324,7 +334,10 @@ class EventLog(LogFile):
             how, why = "failed", failure_words(event.failure)
         elif isinstance(event, Exhausted):
             how, why = "failed", f"more {event.resource} than its limit"
-        self.add(attempt_line(self._attempt(event.attempt, worker, now, 0.0, how)[0], why))
+        one, launch = self._attempt(event.attempt, worker, now, 0.0, how)
+        peak = event.used if isinstance(event, Exhausted) and event.resource == "memory" else 0
+        tried = 0 if launch is None else launch.task.size
+        self.add(attempt_line(one, why, **_bounds(launch, tried=tried, peak=peak)))
 
     def _planned(self, plan: Plan, now: float) -> None:
         """Write a plan: the order where it is another one, else only that it was thought about."""

@@ -31,6 +31,7 @@ _NUMBER_OF = {how: number for number, how in enumerate(HOW)}
 _COMMON = ("t", "launched", "wall", "task", "attempt", "worker")
 _CHUNK = ("cpu", "lock", "read", "peak", "plan", "input", "start", "stop", "rows")
 _COMMON_OF, _CHUNK_OF = itemgetter(*_COMMON), itemgetter(*_CHUNK)
+_BOUNDS = ("limit", "block", "tried")
 #: A call has nothing of a chunk, but counts as one thing if it is done.
 _NO_CHUNK = (0, 0, 0, 0, 0, -1, 0, 0)
 
@@ -56,6 +57,9 @@ class Attempts:
     rows: NDArray[np.int64]  #: that are in its result; 1 for a call
     plan: NDArray[np.int64]
     peak: NDArray[np.int64]  #: bytes of memory; 0 where the engine cannot tell
+    limit: NDArray[np.int64]  #: bytes of memory that it might use; 0: any
+    block: NDArray[np.int64]  #: rows of a call of a step in it; 0: as its plan says
+    tried: NDArray[np.int64]  #: rows that it was about, where memory was limited and it came to nothing
     name: NDArray[np.int64]  #: place in ``Log.names``
     how: NDArray[np.int64]  #: place in ``HOW``
 
@@ -160,7 +164,11 @@ class _Reader:
         name = self.names.setdefault(str(line["name"]), len(self.names))
         if line["attempt"] >= 0:
             chunk = _CHUNK_OF(line) if "rows" in line else (*_NO_CHUNK, line["how"] == "done")
-            row = array("q", (*_COMMON_OF(line), *chunk, name, _NUMBER_OF[line["how"]]))
+            bounds = (0, 0, 0)
+            if "limit" in line:
+                bounds = (line["limit"], line.get("block", 0), line.get("tried", 0))
+                chunk = (*chunk[:3], line.get("peak", 0), *chunk[4:])
+            row = array("q", (*_COMMON_OF(line), *chunk, *bounds, name, _NUMBER_OF[line["how"]]))
             if "why" in line:
                 self.log.words[int(line["attempt"])] = str(line["why"])
             self.numbers.extend(row)
@@ -174,8 +182,8 @@ class _Reader:
             )  # fmt: skip
 
     def finish(self, now: int | None) -> Log:
-        table = np.frombuffer(self.numbers, dtype=np.int64).reshape(-1, len(_COMMON) + len(_CHUNK) + 2)
-        names = ("heard", *_COMMON[1:], *_CHUNK, "name", "how")
+        names = ("heard", *_COMMON[1:], *_CHUNK, *_BOUNDS, "name", "how")
+        table = np.frombuffer(self.numbers, dtype=np.int64).reshape(-1, len(names))
         column: dict[str, Any] = dict(zip(names, table.T, strict=True))
         # What went on when a session was looked at, and has a line of its end by now.
         goes_on = column["how"] == RUNNING

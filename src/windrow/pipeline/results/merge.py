@@ -59,6 +59,7 @@ def merge(*results: Result) -> Result:
     }
     for name in ("fingerprints", "parameters", "reasons_absent", "datasets"):
         together[name] = {k: v for result in results for k, v in getattr(result, name).items()}
+    together |= {name: sum(getattr(one, name) for one in results) for name in ("bytes_read", "seconds", "tail_s")}
     environments = [result.environment for result in results]
     same = all(environment == environments[0] for environment in environments)
     parts: dict[str, list[tuple[Outputs, Lost]]] = defaultdict(list)
@@ -82,9 +83,8 @@ def merge(*results: Result) -> Result:
         steps=add_by_key(result.steps for result in results),
         ordering={dataset: told for result in reversed(results) for dataset, told in result.ordering.items()},
         reads=[read for result in results for read in result.reads],
-        bytes_read=sum(result.bytes_read for result in results),
-        seconds=sum(result.seconds for result in results),
         account=add_by_key(result.account for result in results),
+        memory=_memory(results),
         engine=" and ".join(_distinct((result.engine,) for result in results)),
         workers=max(result.workers for result in results),
         interrupted=any(result.interrupted for result in results),
@@ -271,6 +271,11 @@ def _initial(results: Sequence[Result]) -> dict[str, Count]:
     unknown = {dataset for result in results for dataset in result.outputs if dataset not in result.initial}
     total = add_by_key(result.initial for result in results)
     return {dataset: count for dataset, count in total.items() if dataset not in unknown}
+
+
+def _memory(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
+    """Give of each dataset what the run says of it that needed most."""
+    return dict(sorted((one for result in results for one in result.memory.items()), key=lambda one: one[1]["most"]))
 
 
 def _ledger(results: Sequence[Result]) -> Ledger:

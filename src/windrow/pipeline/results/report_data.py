@@ -88,6 +88,8 @@ def report_data(result: Result) -> dict[str, Any]:
         "rows": {name: getattr(ledger, name) for name in ("total", "done", "failed", "missing")},
         "seconds": result.seconds,
         "account": result.account,
+        "tail_s": result.tail_s,
+        "memory": {name: one for name, one in result.memory.items() if one["limited"]},
         "bytes_read": result.bytes_read,
         "engine": result.engine,
         "workers": result.workers,

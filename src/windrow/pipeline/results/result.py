@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: What a summary says as it is.
 _SUMMED_UP = (
-    "engine", "workers", "seed", "exit_code", "complete", "interrupted", "seconds", "rows_per_second", "bytes_read",
+    "engine", "workers", "seed", "exit_code", "complete", "interrupted", "seconds", "tail_s", "rows_per_second", "bytes_read",
 )  # fmt: skip
 
 
@@ -93,6 +93,9 @@ class Result(Mapping[str, Any]):
     #: dataset -> how its order was decided: checkpoints, steps, what looking cost and what was saved
     ordering: dict[str, Any] = field(default_factory=dict, repr=False)
     account: dict[str, float] = field(default_factory=dict, repr=False)  #: seconds of all workers by what they went to
+    tail_s: float = 0.0  #: at the end, in which some workers had nothing left to do
+    #: dataset -> memory of its chunks: what was learned, what running out cost, what to ask for; where it was measured
+    memory: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
     kept: Any = field(default=None, repr=False)  #: which rows each region has; None where not kept
     saved: tuple[dict[str, Any], ...] = ()  #: files written by ``analysis.save``
     #: output -> how to add two of its values, where the user said so
@@ -281,6 +284,9 @@ class Result(Mapping[str, Any]):
             shown = {name: self.account[name] for name in ("steps", "outputs", "reading", "trials, checks and counts")}
             shown["all else"] = whole - sum(shown.values())  # the report has each
             lines.append("time: " + ", ".join(f"{name} {format_seconds(spent)}" for name, spent in shown.items()))
+        if self.workers > 1 and self.tail_s and self.seconds:
+            tail = f"{format_seconds(self.tail_s)} ({100 * self.tail_s / self.seconds:.0f} %)"
+            lines.append(f"tail: some workers had nothing to do for the last {tail}")
         lines += [f"- {decision}" for decision in self.decisions]
         lines += order_lines(self.ordering, self.order)
         lines += [f"guard: {step!r} runs after {cut!r}, learned" for step, cut in self.guards]
@@ -306,6 +312,7 @@ class Result(Mapping[str, Any]):
             "outputs": list(self.output_names),
             "cutflow": self.cutflow.as_dict(),
             "nminus1": self.nminus1.as_dict(),
+            "memory": self.memory,
             "saved": [dict(file) for file in self.saved],
             "decisions": list(self.decisions),
             "notes": list(self.notes),

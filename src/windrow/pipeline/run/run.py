@@ -30,6 +30,7 @@ from windrow.pipeline.ordering.order_file import KEY as ORDERS
 from windrow.pipeline.ordering.order_file import orders_to_keep, recall_orders
 from windrow.pipeline.ordering.summary import summarise_orders
 from windrow.pipeline.results.load import keep
+from windrow.pipeline.results.memory import learned_memory, memory_lines
 from windrow.pipeline.resume.step_digest import contents_used, step_fingerprints
 from windrow.pipeline.run.assemble import ResultAssembly
 from windrow.pipeline.run.background import outcome_so_far
@@ -198,7 +199,9 @@ class _Run:
         failure = publish(supply.definition, supply.source, workload, outcome, result, self.options.workers)
         failure = failure or supply.failure(result)
         result.seconds = perf_counter() - self.began
-        result.account = account.settle(result, outcome, before_s)
+        result.account, result.tail_s = account.settle(result, outcome, before_s), account.tail_s
+        result.memory = learned_memory(self.policy, self.rows.accounts)
+        result.decisions = (*result.decisions, *memory_lines(result))
         limit: tuple[str, ...] = ()
         if self.options.max_rows is not None:
             limit = (f"max_rows: only the first {self.options.max_rows:,} rows of each dataset were asked for",)

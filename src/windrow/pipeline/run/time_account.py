@@ -22,6 +22,7 @@ class TimeAccount:
         self._opening = self._rows = self._lock = self._merging = self._lost = 0.0
         self._begun: dict[int, float] = {}  #: attempts that run
         self._ended: dict[int, float] = {}  #: workers that were lost, until they are there again
+        self._last: dict[int, float] = {}  #: by worker: the end of its last task
 
     def __call__(self, events: Any, commands: Any, now: float) -> None:  # noqa: ARG002 - an observer's
         for event in events:
@@ -36,6 +37,7 @@ class TimeAccount:
                 self._lost += now - self._ended.pop(event.worker.life.worker, now)
             elif type(event) is Finished:
                 self._begun.pop(event.attempt, None)
+                self._last[event.life.worker] = now
                 used = event.measurement
                 if isinstance(event.report, RowsReport):
                     self._rows += used.wall
@@ -44,6 +46,11 @@ class TimeAccount:
                     self._opening += used.wall
                 else:
                     self._merging += used.wall
+
+    @property
+    def tail_s(self) -> float:
+        """Seconds at the end in which not all workers that had tasks had one."""
+        return max(self._last.values(), default=0.0) - min(self._last.values(), default=0.0)
 
     def settle(self, result: Result, outcome: RunOutcome, before_s: float) -> dict[str, float]:
         """Give seconds by name; ``before_s`` is what went by before the first task could be given."""

@@ -203,6 +203,8 @@ class Allocation(LaunchPolicy):
         alike = self._find(key)
         facts, usage, fit = alike.facts, alike.usage, self.fit(key)
         facts["tasks"] += 1
+        for name, value in (("rows", task.size), ("most", used), ("most_granted", granted)):
+            facts[name] = max(facts[name], value)
         facts["granted_byte_s"] += granted * wall
         facts["wasted_byte_s"] += max(granted - used, 0.0) * wall
         if fit is not None:
@@ -281,13 +283,18 @@ class Allocation(LaunchPolicy):
     # -- for people, and for the next run
 
     def describe(self) -> list[dict[str, Any]]:
-        """List what was learned of tasks, what as large ones may be given, and what came of what they were granted."""
+        """List what tasks of this run used, what was learned of them, and what came of what they were granted."""
         found = []
+        allowed = min(self.share, self._cap or self.share)
         for key, alike in self._alike.items():
-            fit, most, rows = alike.usage.fit(), alike.usage.most("memory"), alike.usage.most("rows")
-            said = {**key._asdict(), "strategy": self._strategy, "most": most, **alike.facts}
+            fit = alike.usage.fit()
+            said = {**key._asdict(), "strategy": self._strategy, "allowed": allowed, **alike.facts}
+            if block := self._bounds.block(key):
+                said["block_rows"] = block
             if fit is not None:
-                said |= {"fixed": fit.fixed, "per_row": fit.per_row, "suggested": fit.upper(rows)}
+                said |= {"fixed": fit.fixed, "per_row": fit.per_row, "fitting": fit.most_rows(allowed)}
+                # Those that were seen had enough with what they were granted.
+                said["suggested"] = min(fit.upper(said.get("rows", 0)), said.get("most_granted") or inf)
             found.append(said)
         return found
 

@@ -101,6 +101,10 @@ class RowBounds:
             return Answer("blocks", rows=bound.block)
         return Answer("split", rows=rows)
 
+    def block(self, key: Key) -> int:
+        """Give the rows of a call that were found to fit; 0: nothing had to be found."""
+        return self._bounds[key].block if key in self._bounds else 0
+
     @property
     def _aim(self) -> float:
         return min(self._target or self._allowed(), ROOM * self._allowed())

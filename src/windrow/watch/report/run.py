@@ -10,6 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_bytes, format_count, format_rate, format_seconds
+from windrow.watch.report.memory import chunk_points, memory_section
 from windrow.watch.report.page import build_page, chart, timeline_section
 from windrow.watch.report.tables import Html, details, facts, heading, hint, listed, plural, table, tiles, verdict
 from windrow.watch.report.timeline import memory_data, shares, throughput, timeline
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from windrow.watch.readlog import Log
     from windrow.watch.report.tables import Column
 
-SCRIPTS = ("controls.js", "cutflow.js", "histograms.js", "plots.js", "order.js", "timeline.js")
+SCRIPTS = ("controls.js", "cutflow.js", "histograms.js", "plots.js", "order.js", "timeline.js", "memory.js")
 
 #: Digits of bin contents on the page: more than a screen shows, fewer than the result has.
 DIGITS = 7
@@ -31,11 +32,13 @@ _CURVES = {"rows": "Rows per second over time", "read": "Bytes read per second o
 
 
 def run_page(data: Mapping[str, Any], log: Log | None) -> str:
+    memory = memory_section(data)
     sections = (
         ("summary", "Summary", _summary(data, log)),
         ("histograms", "Histograms", _histograms(data)),
         ("cutflow", "Cutflow", _cutflow(data)),
         timeline_section(_CURVES, log),
+        *([("memory", "Memory", memory)] if memory else []),
         ("steps", "Steps", _steps(data)),
         ("order", "Order", order_section(data)),
         ("ledger", "Ledger", _ledger(data)),
@@ -59,6 +62,7 @@ def _drawn(data: Mapping[str, Any], log: Log | None) -> dict[str, Any]:
         "timeline": None if log is None else timeline(log),
         "throughput": None if log is None else throughput(log),
         "memory": None if log is None else memory_data(log),
+        "chunks": chunk_points(data, log),
     }
 
 
@@ -87,6 +91,9 @@ def _summary(data: Mapping[str, Any], log: Log | None) -> str:
     if crew and crew["cpu"] is not None:
         waiting = f"{100 * crew['lock']:.0f} % lock or reads, {100 * crew['waiting']:.0f} % no processor"
         numbers.append((f"{100 * crew['cpu']:.0f} %", "computing", waiting))
+    if data["tail_s"] and seconds and data["workers"] > 1:
+        share = f"{100 * data['tail_s'] / seconds:.0f} % of the run"
+        numbers.append((format_seconds(data["tail_s"]), "tail", f"{share}: some workers had nothing left"))
     parts = [verdict(data["state"], data["headline"], data["verdict"]), tiles(numbers)]
     if data["account"]:
         whole = sum(data["account"].values()) or 1.0

@@ -325,5 +325,8 @@ def _progress(scheduler: Scheduler) -> None:
     under_way = scheduler.queues.attempts or scheduler.outputs.fetching or asked or not scheduler.closed
     if not scheduler.workers.alive:
         _check(scheduler.workers.no_workers_failure() is None, "nobody is left, and the run has not ended")
-    usable = any(worker.open for worker in scheduler.workers.alive.values()) and not scheduler.workers.starting
+    alive = scheduler.workers.alive.values()
+    usable = (
+        alive and all(worker.open for worker in alive) and not scheduler.workers.starting
+    )  # one that ends comes back fresh
     _check(bool(under_way) or not usable, "nothing is under way, and the run has not ended")

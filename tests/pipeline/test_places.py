@@ -137,6 +137,27 @@ def test_memory_that_is_not_there_is_not_handed_out(monkeypatch: pytest.MonkeyPa
     assert "1 TB for 2 workers, but only 3.15 GB are granted, so a chunk may use 1.57 GB" in text
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"task_memory": "1 GB"}, UsageError, "task_memory= is about how chunks share what memory= allows"),
+        ({"ladder": "workqueue"}, UsageError, "say memory= too, or leave it out"),
+        ({"first_rows": "many"}, UsageError, "first_rows= must be a whole number of at least 1, got 'many'"),
+        ({"first_rows": 0}, UsageError, "first_rows= must be"),
+        ({"memroy": "1 GB"}, TypeError, r"run\(\) got an unexpected keyword argument 'memroy'; did you mean 'memory'"),
+        ({"block_rows": 7}, TypeError, r"run\(\) got an unexpected keyword argument 'block_rows'"),
+    ],
+)
+def test_options_about_chunks_are_refused_rather_than_ignored(options: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        analysis().run(data(), **options)
+
+
+def test_the_memory_that_is_said_is_that_of_a_chunk() -> None:
+    result = analysis().run(data(), memory="4 GB", task_memory="1 GB", workers=2, progress=False)
+    assert "so a chunk may use 1 GB" in str(result.explain())
+
+
 def troubled(trouble: Any) -> wr.Pipeline:
     """Make a pipeline that gets into trouble at one row."""
     made = wr.Pipeline("troubled")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from core_world import World
 from windrow.core.events import Event, Finished, PoolChanged, Submitted
 from windrow.core.policies import NO_TRIES, LaunchPolicy, Options, Policies, TooMuch, Tries
-from windrow.core.records import IO, InputSpec, Life, Measurement, MergePartials, Needs, RunRows, Task
+from windrow.core.records import IO, InputSpec, Life, Measurement, MergePartials, Needs, Rows, RunRows, Task
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.errors import UnknownNameError
@@ -397,10 +397,12 @@ def test_a_call_that_asked_for_nothing_has_no_limit_and_is_kept_room_for_once_it
     assert memory_of(launch.limits) == 0
 
 
-def of_rows(policy: Allocation, rows: int, *, chunk: int, on_error: str = "stop", memory: float = 8 * GB) -> World:
+def of_rows(
+    policy: Allocation, rows: int, *, chunk: int, on_error: str = "stop", memory: float = 8 * GB, parts: bool = False
+) -> World:
     borders = tuple(range(0, rows + 1, 1_000))
     specs = [InputSpec(id=0, category="d", label="file", rows=rows, borders=borders)]
-    feeder = RowFeeder(specs, Policies(Fixed(chunk)), RowOptions(on_error=on_error))  # type: ignore[arg-type]
+    feeder = RowFeeder(specs, Policies(Fixed(chunk)), RowOptions(on_error=on_error, parts=parts))  # type: ignore[arg-type]
     made = World(
         Scheduler(feeder, policy, Options(restart=True)), 4, inputs={0: borders}, offers=Needs(), pools=("node",)
     )
@@ -416,6 +418,35 @@ def test_rows_that_need_too_much_are_divided_until_they_fit(ladder: str) -> None
     assert made.end is not None
     assert made.end.status == "complete"
     assert did["ended"] <= 10
+
+
+@pytest.mark.parametrize("fixed", [2.1 * GB, 3 * GB, 6 * GB])
+def test_tasks_whose_fixed_part_is_more_than_their_share_are_granted_more_and_keep_their_rows(fixed: float) -> None:
+    made = of_rows(Allocation(nodes=NODE), 4_000, chunk=2_000, parts=True)
+    did = drive(made, lambda task: fixed + 10 * task.size, idle=0.2 * GB)
+    assert made.end is not None
+    assert made.end.status == "complete"
+    assert did["finished"] < 200  # not single rows
+    assert did["ended"] <= 40
+
+
+@pytest.mark.parametrize(("bad", "named"), [(3 * GB, None), (9 * GB, Rows(0, 2_345, 2_346))])
+def test_one_row_that_needs_more_than_the_rest_is_found_and_named_if_nothing_can_hold_it(
+    bad: float, named: Rows | None
+) -> None:
+    policy = Allocation(nodes=NODE, remembered=_remembered(lambda _: 0.3 * GB))
+    made = of_rows(policy, 4_000, chunk=1_000, parts=True)
+    tried: list[Rows] = []
+
+    def memory(task: Task) -> float:
+        tried.append(task.payload.rows[0] if isinstance(task.payload, RunRows) else Rows(0, 0, 0))
+        return bad if tried[-1].start <= 2_345 < tried[-1].stop else 0.3 * GB
+
+    did = drive(made, memory)
+    assert made.end is not None
+    assert made.end.status == ("complete" if named is None else "failed")
+    assert named is None or tried[-1] == named
+    assert did["ended"] <= 30
 
 
 def test_a_cap_below_the_fixed_cost_ends_the_run_with_a_message_and_without_dividing() -> None:

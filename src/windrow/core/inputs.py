@@ -72,8 +72,8 @@ class Cutter:
             end = min(end, start + max(want, 1))
         elif most != UNIT and end < (goal := start + (min(want, most) if most else want)):
             end = stop if goal >= stop else borders[bisect_right(borders, goal, at) - 1]
-        if end < stop:
-            self._pieces.append((-end, stop, most))
+        if end < stop:  # few rows were a guess for all of them: if it is too careful, it holds for a few tasks only
+            self._pieces.append((-end, stop, 2 * most if most > 0 else most))
         else:
             end = stop
         self.rows -= end - start

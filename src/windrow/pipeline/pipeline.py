@@ -84,9 +84,10 @@ class Pipeline(Writing):
             What all workers together may use ("8 GB"), and how long a chunk may take ("5 min"); enforced on processes. What is chosen
             otherwise: ``task_memory``, ``target_memory``, ``target_time``, ``first_rows``, ``allocation``, ``ladder`` (docs/shape.md).
         """
-        from windrow.pipeline.definition.options import Options
+        from windrow.pipeline.definition.options import Options, check_names
         from windrow.pipeline.run.run import run_pipeline
 
+        check_names("run", shape)
         options = Options(
             order=order, chunk=chunk, partition=partition, engine=engine, workers=workers, memory=memory,
             cutflow=cutflow, nminus1=nminus1, max_rows=max_rows, on_error=on_error, seed=seed,
@@ -102,10 +103,11 @@ class Pipeline(Writing):
         last one. Made for streams (``wr.data.stream``), and of use for anything that takes long.
         """
         from windrow.data import open as open_source
-        from windrow.pipeline.definition.options import Options
+        from windrow.pipeline.definition.options import Options, check_names
         from windrow.pipeline.run.background import Live
         from windrow.pipeline.run.run import run_pipeline
 
+        check_names("start", options)
         chosen = Options(**options)
         definition, source = self.definition(chosen.seed, chosen), open_source(data)
         return Live(lambda inbox: run_pipeline(self, definition, source, chosen, inbox), self.name)

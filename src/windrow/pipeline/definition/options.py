@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from windrow.engines.machine_limits import granted_cores
@@ -16,6 +16,8 @@ from windrow.units import parse_bytes, parse_seconds
 
 ENGINES = ("auto", "inline", "threads", "processes")
 LATER_ENGINES = ("dask",)
+#: Options that mean nothing without ``memory=``.
+OF_MEMORY = ("task_memory", "target_memory", "allocation", "ladder")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,8 +88,23 @@ class Options:
         for name in ("timeout", "target_time"):
             if getattr(self, name) is not None:
                 setattr(self, name, _positive(name, parse_seconds(getattr(self, name))))
+        if self.first_rows is not None:
+            self.first_rows = check_count("first_rows", self.first_rows)
         _one_of("ladder", self.ladder, LADDERS)
         _one_of("allocation", self.allocation, tuple(STRATEGIES))
+        for option in fields(self):
+            if option.name in OF_MEMORY and self.memory is None and getattr(self, option.name) != option.default:
+                raise UsageError(
+                    f"{option.name}= is about how chunks share what memory= allows: say memory= too, or leave it out"
+                )
+
+
+def check_names(called: str, given: Iterable[str]) -> None:
+    """Refuse options that do not exist, as Python does, and those that are for tests."""
+    known = [one.name for one in fields(Options) if one.name not in ("block_rows", "split")]
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{called}() got an unexpected keyword argument {name!r}{nearest(name, known)}")
 
 
 def _check_engine(engine: Any, **limits: Any) -> None:

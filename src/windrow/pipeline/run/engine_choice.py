@@ -88,6 +88,7 @@ class EngineChoice:
     after: int = 0  #: workers after that, where they are more
     changes_globals: Callable[[], bool] = bool  #: whether a step does: then processes would give another answer
     memory: int | None = None
+    task_memory: int | None = None
     waited: str = ""  #: what an earlier run found out about threads
     split: tuple[int, int] | None = None  #: threads that set up and that process, where fixed
     remote: bool = False  #: whether there are remote files
@@ -234,8 +235,8 @@ class EngineChoice:
             amount = f"{format_bytes(self.memory)} for {self.workers} workers"
             if allowed < self.memory:
                 amount += f", but only {format_bytes(allowed)} are granted"
-            share = format_bytes(allowed // self.workers)
-            said.append(f"memory: {amount}, so a chunk may use {share}")
+            share = min(allowed // self.workers, self.task_memory or allowed)
+            said.append(f"memory: {amount}, so a chunk may use {format_bytes(share)}")
         if self._setup is not None and (about := self._setup.split.said()):
             said.append(about)
         return said
@@ -286,6 +287,7 @@ def choose_engine(
         after=options.workers if alone else 0,
         changes_globals=lambda: any(found.stores_globals for found in steps().values()),
         memory=options.memory,
+        task_memory=options.task_memory,
         waited=waited,
         split=options.split,
         remote=remote,

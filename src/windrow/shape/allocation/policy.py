@@ -98,6 +98,7 @@ class Allocation(LaunchPolicy):
         self._bounds = RowBounds(
             lambda key: self._find(key).usage,
             lambda: min(self.share, cap or self.share),
+            lambda: min(self._largest, cap or self._largest),
             target=target,
             threshold=threshold,
             guessed=guessed,
@@ -251,7 +252,8 @@ class Allocation(LaunchPolicy):
             bound = round_up(bound, most) if tries.exhaustions <= STEPS else most
             divisible = divisible and fit.least(task.size, granted) <= most * NEARLY_ALL
             room = room and (bound <= most or not divisible)
-        if found.by_rows and (fit is None or fit.least(task.size, granted) <= most * NEARLY_ALL):
+        # Rows are to blame where most tasks would keep to what this one had, had they but one: more memory would hide them.
+        if found.by_rows and (fit is None or fit.expected(1) <= (granted if room else most * NEARLY_ALL)):
             return self._bounds.fewer(found, key)
         if room:
             return Answer("larger", with_memory(task.needs, min(bound, most)))

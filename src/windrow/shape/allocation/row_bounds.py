@@ -53,6 +53,7 @@ class RowBounds:
         self,
         usage_of: Callable[[Key], TaskUsage],
         allowed: Callable[[], float],
+        most: Callable[[], float],
         *,
         target: float | None,
         threshold: int,
@@ -60,6 +61,7 @@ class RowBounds:
         blocks: bool,
     ) -> None:
         self._usage_of, self._allowed = usage_of, allowed
+        self._most = most  #: what a single task may have, if others wait for it
         self._target, self._threshold, self._guessed = target, threshold, guessed
         self._bounds: defaultdict[Key, Bound] = defaultdict(lambda: Bound(helps=blocks))
         self._turn = False
@@ -70,8 +72,9 @@ class RowBounds:
         if not usage.count and key.moved:  # the same steps, in another order
             usage = self._usage_of(key._replace(moved=False))
         rows = self._fitting(usage, self._aim, bound)
-        if not rows:
-            return 0, 0  # what comes with any number of rows is too much
+        if not rows:  # what comes with any number of rows is too much: tasks are granted more
+            rows = self._fitting(usage, ROOM * self._most(), bound)
+            return (rows if rows < MOST_ROWS else 0), 0
         if bound.helps and rows < MOST_ROWS and usage.count >= self._threshold:
             bound.block = bound.block or rows
         block = bound.block if bound.helps else 0
@@ -93,7 +96,8 @@ class RowBounds:
         if found.limit is not None:  # it would have used that and more
             used = Measurement(peak_memory=int(max(found.used, found.limit[1])), baseline=int(usage.idle))
             usage.add(task.size, used)
-        rows = max(min(self._fitting(usage, self._aim, bound), -(-task.size // 2)), 1)
+        half = -(-task.size // 2)  # also where the fixed part is all that is known of: few rows would not help then
+        rows = min(self._fitting(usage, self._aim, bound) or half, half)
         if key.kind == BLOCKS:
             bound.helps = False
         elif bound.helps and isinstance(task.payload, RunRows) and not task.payload.part:

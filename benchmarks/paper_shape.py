@@ -23,11 +23,13 @@ import harness
 from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.policies import LaunchPolicy, Options, Policies, ShapePolicy
-from windrow.core.records import Life, Needs, Rows, RunRows
+from windrow.core.records import Life, Measurement, Needs, Rows, RunRows, Task
 from windrow.core.rows import RowOptions
 from windrow.engines.simulated.model import AffineCosts, Fleet, Model, SimulatedInput, SimulatedNode
 from windrow.engines.simulated.model_files import load_model
 from windrow.run.simulate import Simulated, simulate
+from windrow.shape.allocation.policy import Allocation, NodeSize
+from windrow.shape.chunks import CoffeaChunks, Targets, TaskReport
 from windrow.shape.fixed import Fixed
 from windrow.shape.guided import Guided
 
@@ -95,6 +97,38 @@ def guided_shares() -> Way:
         return Setup(Guided() if start is None else Fixed(start), launches, needs)
 
     return Way("equal shares", make)
+
+
+def learned() -> Way:
+    """What Windrow does by itself: sizes by time and memory, memory by what tasks of their size used."""
+
+    def make(nodes: Sequence[SimulatedNode], start: int | None) -> Setup:
+        sizes = [NodeSize(one.memory, one.workers) for one in nodes]
+        return Setup(Guided(first_rows=start), Allocation(nodes=sizes, guessed=start is not None, blocks=False))
+
+    return Way("auto", make)
+
+
+class Coffea(Allocation):
+    """Memory as Work Queue grants it, and chunk sizes as coffea takes them, for 85 % of an equal share of a node."""
+
+    def __init__(self, nodes: Sequence[NodeSize], start: int | None) -> None:
+        share = min(one.memory / one.places for one in nodes)
+        super().__init__(nodes=nodes, ladder="workqueue", strategy="max-seen", cap=share)
+        self.chunks = CoffeaChunks(start or 128 * K, Targets(memory=0.85 * share / MB))
+
+    def seen(self, task: Task, measured: Measurement) -> bool:
+        if task.twin:
+            self.chunks.report(task.category, TaskReport(task.size, measured.wall, measured.peak_memory / MB))
+        return super().seen(task, measured)
+
+
+def coffea() -> Way:
+    def make(nodes: Sequence[SimulatedNode], start: int | None) -> Setup:
+        policy = Coffea([NodeSize(one.memory, one.workers) for one in nodes], start)
+        return Setup(policy.chunks, policy)
+
+    return Way("coffea, Work Queue", make)
 
 
 class Books:
@@ -246,7 +280,7 @@ def go(model: Model, nodes: int, way: Way, seed: int, *, start: int | None = Non
         model,
         nodes,
         seed=seed,
-        rows=RowOptions(needs=setup.needs),
+        rows=RowOptions(needs=setup.needs, halves=True),
         policies=Policies(shape=setup.shape),
         launches=setup.launches,
         options=Options(restart=True, speculate=speculate),
@@ -492,7 +526,7 @@ def main() -> None:
     options = harness.options(__doc__.splitlines()[0])
     report = harness.Report("Task shaping on 40 workers, simulated", harness.machine())
     few, many = (range(1), range(4)) if options.quick else (range(3), range(10))
-    ways = [guided_shares()]
+    ways = [learned(), coffea()]
     configurations(report, few)
     if not options.quick:
         noise(report)

@@ -140,7 +140,7 @@ class Input:
     """One input as work is cut from it."""
 
     __slots__ = (
-        "bad", "borders", "crashes", "cutter", "failure", "family", "identity", "place", "rows", "spec", "state", "touched",
+        "bad", "borders", "crashes", "cutter", "failure", "family", "identity", "place", "rows", "spec", "state", "took", "touched",
     )  # fmt: skip
 
     def __init__(self, spec: InputSpec, family: Family, place: int) -> None:
@@ -153,6 +153,7 @@ class Input:
         self.identity = spec.identity  #: what is read must be that; "" where nobody knows
         self.crashes = 0  #: of workers that merged or sent its partials
         self.touched = False  #: a task was cut from it
+        self.took = (0, 0.0)  #: rows that were run, and seconds
         self.failure: Failure | None = None  #: why it is BAD
         self.bad: dict[tuple[int, int], Failure] = {}  #: rows of units in parts that were given up, and why
 

@@ -191,6 +191,8 @@ class RowFeeder:
         request.known, request.expected = inputs.uncut, inputs.expected() if inputs.unopened else 0
         request.running, request.costs = desk.queues.rows_ahead(row_s), account.sums()
         want = self.policies.shape.rows(request)
+        if row_s and one.took[1] > row_s * one.took[0]:  # rows of this input take longer than those of others
+            want = max(int(want * row_s * one.took[0] / one.took[1]), 1)
         if bound is not None:
             want = min(want, bound)
         rows = inputs.cut(one, want, parts=parts)
@@ -339,6 +341,8 @@ class RowFeeder:
         key = event.life, category
         warm = key in self._known
         wall = report.row_s * size or measured.wall
+        one = self.inputs.inputs[task.payload.rows[0].input]
+        one.took = one.took[0] + size, one.took[1] + wall
         account.count(size, wall, warm=warm, cpu=measured.cpu * wall / max(measured.wall, 1e-9))
         if not warm:
             self._known.add(key)

@@ -68,9 +68,12 @@ def rows_within(request: ShapeRequest, costs: StepCost | CostSums, seconds: floa
 
 
 def rows_worth(costs: StepCost | CostSums, share: float) -> float:
-    """Give the rows of a task of whose time at most such a share goes into what it takes whatever its rows; 0: that is not known."""
+    """Give the rows of a task of whose time at most such a share goes into what it takes whatever its rows.
+
+    Tasks of one size do not tell that: then twice as many rows, so that there is another one.
+    """
     if costs.calls * costs.rows_squared < (1 + ALIKE) * costs.rows_in**2:
-        return 0.0
+        return 2 * costs.rows_in / costs.calls
     fixed, per_row = fit(costs)
     return fixed * (1 / share - 1) / per_row if per_row else 0.0
 

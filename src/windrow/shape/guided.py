@@ -97,7 +97,12 @@ class Guided(Queued):
             crumb = CRUMB_S * costs.rows_in / max(costs.wall, 1e-9)
             want = max(min(want, level / 2, rows_within(request, costs, self._most_s)), least)
         elif costs.rows_in:
-            want = min(want, max(rows_within(request, costs, self._most_s), rows_worth(costs, CALLS)))
+            within = rows_within(request, costs, self._most_s)
+            if (
+                within * costs.calls < costs.rows_in
+            ):  # tasks took longer than they are to: by what they take anyway, perhaps
+                within = max(within, rows_worth(costs, CALLS))
+            want = min(want, within)
         else:
             if self._first_rows is not None:
                 return self._first_rows

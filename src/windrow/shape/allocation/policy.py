@@ -157,6 +157,8 @@ class Allocation(LaunchPolicy):
         if not self.share or IO in asked:
             return super().grant(task, tries)
         key = self._key(task)
+        if key.kind in OTHERS.values():  # what they work on is there already
+            return task.needs, with_memory(self.limits if task.twin else NO_LIMITS, self._largest)
         amount = asked.get("memory")  # as the user says, or the ladder
         if key.kind == CALLS and amount is None:
             return self._grant_call(task, key) or super().grant(task, tries)
@@ -165,8 +167,7 @@ class Allocation(LaunchPolicy):
         elif not tries.exhaustions:
             self._crowded = self._crowded or amount > self.share
         self._granted[task.id] = key, amount
-        limit = self._largest if key.kind in OTHERS.values() else amount
-        return with_memory(task.needs, amount), with_memory(self.limits if task.twin else NO_LIMITS, limit)
+        return with_memory(task.needs, amount), with_memory(self.limits if task.twin else NO_LIMITS, amount)
 
     def _grant_call(self, task: Task, key: Key) -> tuple[Needs, Needs] | None:
         """Keep memory for a call where some are known to need more than their share; what nobody asked for is no limit."""

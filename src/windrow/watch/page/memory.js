@@ -24,7 +24,7 @@ function chunkOption(x, y, xAxis, yAxis, lines) {
     [null, "used", bytes(peak[at])], [null, "might use", bytes(limit[at])]]);
   return {
     grid: { left: LEFT, right: RIGHT, top: 44, bottom: 48 }, xAxis, series: [...series, ...lines],
-    legend: { type: "scroll", top: 6, textStyle: { color: colour("ink") }, formatter: (name) => shortened(name), data: series.map(({ name }) => ({ name })) },
+    legend: { type: "scroll", top: 6, itemWidth: 14, itemHeight: 10, textStyle: { color: colour("ink") }, formatter: (name) => shortened(name), data: series.map(({ name }) => ({ name })) },
     yAxis: axisLook({ type: "value", min: 0, nameLocation: "middle", nameGap: 58, nameRotate: 90, splitNumber: 4, splitLine: faintLines(), ...yAxis }),
     tooltip: tooltipLook({ trigger: "item", formatter: said }),
   };

@@ -342,7 +342,7 @@ class Inputs:
 
     def give_up_unit(self, one: Input, start: int, stop: int, failure: Failure) -> None:
         """Rows of a unit fail that wait to be cut, and from now on those of it that are given back."""
-        one.bad[start, stop] = failure
+        one.bad.setdefault((start, stop), failure)
         waiting = one.cutter.take_out(start, stop)
         self._count(one.spec.category, uncut=-sum(part.stop - part.start for part in waiting))
         if not one.cutter.rows:

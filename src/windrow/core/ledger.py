@@ -204,9 +204,12 @@ class Ledger:
             if failure is None:
                 return [Entry(0, None, "missing", "never opened")]
             return [Entry(0, None, "failed", failure.message)]
-        found = [
-            Entry(rows.start, rows.stop, "failed", failure.message) for rows, failure in self.failures.get(input_id, ())
-        ]
+        found: list[Entry] = []
+        last: Failure | None = None
+        for rows, failure in sorted(self.failures.get(input_id, ()), key=lambda one: one.rows.start):
+            start = found.pop().start if failure is last and found[-1].stop == rows.start else rows.start
+            found.append(Entry(start, rows.stop, "failed", failure.message))  # a unit may have failed in pieces
+            last = failure
         for held in self.held.values():
             found += (Entry(rows.start, rows.stop, "held", "") for rows in held if rows.input == input_id)
         for begin, end in book.everything:

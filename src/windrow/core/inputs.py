@@ -20,7 +20,7 @@ from windrow.errors import InternalError
 
 if TYPE_CHECKING:
     from windrow.core.ledger import Ledger
-    from windrow.core.records import Failure, InputSpec, Life
+    from windrow.core.records import CostSums, Failure, InputSpec, Life, StepCost
 
 
 #: In place of the most rows of a task: those of a unit.
@@ -114,6 +114,10 @@ class Cutter:
         return [Rows(self._input, -key, stop) for key, stop, _ in reversed(self._pieces)]
 
 
+#: Rows of an input are taken to be slower than those of others from here on: what tasks take varies by a tenth anyway.
+SLOWER = 1.25
+
+
 class Family:
     """Neighbouring inputs, a subtree of those of their category, whose partials a worker adds up with each other."""
 
@@ -156,6 +160,14 @@ class Input:
         self.took = (0, 0.0)  #: rows that were run, and seconds
         self.failure: Failure | None = None  #: why it is BAD
         self.bad: dict[tuple[int, int], Failure] = {}  #: rows of units in parts that were given up, and why
+
+    def slower(self, costs: StepCost | CostSums) -> float:
+        """Say how many times as long rows take here as on average, where that is more than chance."""
+        rows, seconds = self.took
+        if not rows or not costs.wall:
+            return 1.0
+        times = seconds * costs.rows_in / (rows * costs.wall)
+        return times if times > SLOWER else 1.0
 
     def failure_of(self, row: int) -> Failure | None:
         """Say why a row was given up before it was done; None: it was not."""

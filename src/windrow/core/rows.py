@@ -190,9 +190,8 @@ class RowFeeder:
         request.category, request.workers, request.unit = category, len(desk.workers.alive), unit
         request.known, request.expected = inputs.uncut, inputs.expected() if inputs.unopened else 0
         request.running, request.costs = desk.queues.rows_ahead(row_s), account.sums()
+        request.slower = one.slower(request.costs)
         want = self.policies.shape.rows(request)
-        if row_s and one.took[1] > row_s * one.took[0]:  # rows of this input take longer than those of others
-            want = max(int(want * row_s * one.took[0] / one.took[1]), 1)
         if bound is not None:
             want = min(want, bound)
         rows = inputs.cut(one, want, parts=parts)

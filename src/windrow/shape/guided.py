@@ -108,6 +108,7 @@ class Guided(Queued):
                 return self._first_rows
             part = (FIRST_SHARE if request.running else FIRST_SHARE / 2) * 2 / max(workers, 2)
             want = min(want, FIRST_ROWS, max(part * left, request.unit, FIRST_LEAST))
+        want /= request.slower
         if level < CRUMBS * want:
             want = max(level, min(crumb, left))
         # The source snaps down to units, this makes it the nearest.

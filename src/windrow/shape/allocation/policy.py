@@ -243,7 +243,7 @@ class Allocation(LaunchPolicy):
     def _climb(self, found: TooMuch, key: Key, granted: float) -> Answer:
         task, tries, most, divisible = found.task, found.tries, self._most(key), found.divisible
         fit, room = self.fit(key), granted < most * ALMOST
-        if fit is None and key.kind == CALLS:
+        if key.kind == CALLS:
             return super().exhausted(found)  # twice what it asked for, once
         if fit is None:
             bound = 2 * granted if "memory" in dict(task.needs.amounts) else most

@@ -43,6 +43,7 @@ class Point(NamedTuple):
     seconds: float
     cores: float  #: processors that were busy on average
     idle: float  #: bytes of its worker with nothing running
+    ended: bool = False  #: at a limit: it would have used more
 
 
 class UsageFit(NamedTuple):
@@ -98,10 +99,10 @@ class TaskUsage:
         self._fits: dict[str, UsageFit | None] = {}
         self._at = 0.0  #: tasks at which that is due
 
-    def add(self, rows: int, measured: Measurement) -> bool:
-        """Take in what a task used; True: lines are made anew."""
+    def add(self, rows: int, measured: Measurement, *, ended: bool = False) -> bool:
+        """Take in what a task used, or had used when it was ended; True: lines are made anew."""
         wall, cpu, _, memory, _, written, _, idle = measured
-        self.points.append(Point(rows, memory, written, wall, cpu / wall if wall > 0 else 0.0, idle))
+        self.points.append(Point(rows, memory, written, wall, cpu / wall if wall > 0 else 0.0, idle, ended))
         self.count, self.idle = self.count + 1, max(self.idle, idle)
         self.refit = self.refit or self.count >= self._at
         return self.refit
@@ -127,16 +128,23 @@ class TaskUsage:
         points = [one for one in self.points if one.memory > 0 or resource != "memory"]
         if not points:
             return None
-        pairs = sorted((one.rows, float(getattr(one, resource))) for one in points)
+        kept = [one for one in points if not one.ended] or points
         idle = 0.0
         if resource == "memory":
-            idle = min(median(one.idle for one in points), *(one.memory for one in points))
-        fixed, per_row = fit_line(pairs, idle)
+            idle = min(median(one.idle for one in kept), *(one.memory for one in points))
+        fixed, per_row = fit_line(pairs := _pairs(kept, resource), idle)
+        if len(kept) < len(points):  # what was ended counts only where it is above what the others say
+            kept = [p for p in points if not p.ended or getattr(p, resource) > fixed + per_row * p.rows]
+            fixed, per_row = fit_line(pairs := _pairs(kept, resource), idle)
         if not fixed and not per_row:  # most used nothing: those that did are all there is to go by
             fixed = quantile(sorted(used for _, used in pairs), SHARE)
         base = idle * (1 - IDLE_NOISE)
         scales = [(used - base, fixed + per_row * rows - base) for rows, used in pairs]
         return UsageFit(fixed, per_row, base, sorted(above / scale for above, scale in scales if scale > 0))
+
+
+def _pairs(points: Iterable[Point], resource: str) -> list[tuple[int, float]]:
+    return sorted((one.rows, float(getattr(one, resource))) for one in points)
 
 
 def fit_line(points: Sequence[tuple[int, float]], least: float = 0.0) -> tuple[float, float]:

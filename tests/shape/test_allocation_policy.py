@@ -269,7 +269,9 @@ def test_of_tasks_of_which_nothing_is_known_rows_are_divided_and_calls_have_twic
     assert ask(policy, rows_task(1, 100), 2 * GB)[:2] == ("larger", 8 * GB)
     asks = Task(1, "f", needs=Needs.of({"cores": 1, "memory": 3 * GB}))
     assert ask(policy, asks, 3 * GB)[:2] == ("larger", 6 * GB)
-    assert ask(policy, asks, 6 * GB, times=2)[0] == "fail"
+    act, _, why = ask(policy, asks, 6 * GB, times=2)
+    assert act == "fail"
+    assert "Let it ask for more (memory= of the task)" in why
     assert ask(policy, Task(1, "f"), 2 * GB)[:2] == ("larger", 8 * GB)
 
 

@@ -178,3 +178,22 @@ def test_lines_are_made_anew_seldom_and_points_are_bounded() -> None:
 
 def test_a_line_without_points_of_rows_is_flat() -> None:
     assert fit_line([(0, 5.0), (0, 7.0), (0, 9.0)]) == (7.0, 0.0)
+
+
+def test_what_a_task_had_used_when_it_was_ended_is_no_more_than_a_lower_bound() -> None:
+    usage = TaskUsage()
+    for rows in (40, 20, 10, 10, 5, 5):
+        usage.add(rows, used(100, idle=90), ended=True)
+    fit = usage.fit()
+    assert fit is not None
+    assert fit.per_row == 0  # nothing else is known
+    for rows in (1, 2, 1, 3):
+        usage.add(rows, used(90 + 30 * rows, idle=90))
+    fit = usage.fit()
+    assert fit is not None
+    assert (fit.fixed, fit.per_row) == pytest.approx((90, 30))
+    for rows in (5, 6, 7, 8):  # the data have changed
+        usage.add(rows, used(90 + 300 * rows, idle=90), ended=True)
+    fit = usage.fit()
+    assert fit is not None
+    assert fit.per_row > 100

@@ -276,6 +276,8 @@ class Allocation(LaunchPolicy):
         if fit is not None and key.kind in (ROWS, BLOCKS):
             fixed, per_row = in_words("memory", fit.fixed), in_words("memory", fit.per_row)
             said += f"; tasks of {key.category!r} use {fixed} however few rows they have, and {per_row} a row"
+        if key.kind == CALLS:
+            return f"{said}. Let it ask for more (memory= of the task), or make what it keeps and returns smaller"
         return f"{said}. Let tasks have more (memory=, task_memory=, fewer workers), or make what they keep and return smaller"
 
     # -- for people, and for the next run

@@ -95,7 +95,7 @@ class RowBounds:
         bound.exceeded = True
         if found.limit is not None:  # it would have used that and more
             used = Measurement(peak_memory=int(max(found.used, found.limit[1])), baseline=int(usage.idle))
-            usage.add(task.size, used)
+            usage.add(task.size, used, ended=True)
         half = -(-task.size // 2)  # also where the fixed part is all that is known of: few rows would not help then
         rows = min(self._fitting(usage, self._aim, bound) or half, half)
         if key.kind == BLOCKS:

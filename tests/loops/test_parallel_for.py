@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windrow as wr
-from windrow.errors import StepResultError, TaskError, UnknownNameError, UsageError
+from windrow.errors import MergeError, StepResultError, TaskError, UnknownNameError, UsageError
 from windrow.loops import loop as loops
 from windrow.loops import team
 from windrow.place.queues import LAYOUTS, VICTIMS
@@ -414,3 +414,23 @@ def test_a_scheme_that_answers_nonsense_ends_the_loop_and_not_the_program() -> N
     with pytest.raises(UsageError, match="gave 0 rows for chunk 4"):
         wr.parallel_for(kernel, 100, scheme, workers=2)
     assert seen.max() == 1
+
+
+def test_what_cannot_be_put_together_is_named() -> None:
+    with pytest.raises(UsageError, match=r"reduce= is a function of two values, such as operator.add; got 'sum'"):
+        wr.parallel_for(lambda start, stop: 1, 10, reduce="sum")  # type: ignore[arg-type]
+    with pytest.raises(
+        MergeError, match=r"what <lambda> gave for the rows before \d+, None, and .*unsupported operand"
+    ):
+        wr.parallel_for(lambda start, stop: None, 1_000, reduce=operator.add)
+    x = np.arange(1_000.0)
+    with pytest.raises(StepResultError, match=r"<lambda> gave blocks that are no parts of one array: .*dimension"):
+        wr.map_blocks(lambda block: np.ones((len(block), 1 + int(block[0] < 1))), x, "GSS", workers=2)
+
+
+def test_masks_are_refused_or_kept() -> None:
+    x = np.arange(1_000.0)
+    with pytest.raises(UsageError, match="blocks are not cut from masked arrays"):
+        wr.map_blocks(np.sqrt, np.ma.masked_greater(x, 700.0))
+    got = wr.map_blocks(lambda block: np.ma.masked_greater(block, 700.0), x)
+    assert got.sum() == x[:701].sum()

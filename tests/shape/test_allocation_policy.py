@@ -419,9 +419,12 @@ def test_rows_that_need_too_much_are_divided_until_they_fit(ladder: str) -> None
     assert did["ended"] <= 10
 
 
+@pytest.mark.parametrize("strategy", ["by-size", "fixed"])
 @pytest.mark.parametrize("fixed", [2.1 * GB, 3 * GB, 6 * GB])
-def test_tasks_whose_fixed_part_is_more_than_their_share_are_granted_more_and_keep_their_rows(fixed: float) -> None:
-    made = of_rows(Allocation(nodes=NODE), 4_000, chunk=2_000, parts=True)
+def test_tasks_whose_fixed_part_is_more_than_their_share_are_granted_more_and_keep_their_rows(
+    fixed: float, strategy: str
+) -> None:
+    made = of_rows(Allocation(nodes=NODE, strategy=strategy), 4_000, chunk=2_000, parts=True)
     did = drive(made, lambda task: fixed + 10 * task.size, idle=0.2 * GB)
     assert made.end is not None
     assert made.end.status == "complete"

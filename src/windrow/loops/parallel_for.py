@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce as fold
 from time import perf_counter
 from typing import Any
 
@@ -11,7 +10,7 @@ from windrow.errors import UsageError
 from windrow.loops.kernel import block_kernel, make_kernel
 from windrow.loops.loop import Loop
 from windrow.loops.options import read_options
-from windrow.loops.row_blocks import block, concatenate, count_rows
+from windrow.loops.row_blocks import block, check_fold, concatenate, count_rows, fold_values
 
 
 def parallel_for(
@@ -42,12 +41,13 @@ def parallel_for(
         ``workers``, ``engine`` ("auto", "threads", "processes", "inline"), ``topology``, ``pin``, ``hyperthreads``, ``seed``.
     """
     chosen = read_options(partition, queues, victims, options)
+    check_fold(reduce)
     if isinstance(n, bool) or not hasattr(n, "__index__") or n < 0:
         raise UsageError(f"a loop has a whole number of rows, 0 or more; got {n!r}")
     begin, keep = perf_counter(), reduce is not None
     made = make_kernel(kernel, tuple(args), keep=keep)
     values = Loop(made, int(n), chosen, keep=keep, in_blocks=keep, compilation_s=perf_counter() - begin).run()
-    return fold(reduce, values.values()) if values and reduce is not None else None
+    return fold_values(made.name, reduce, values) if values and reduce is not None else None
 
 
 def map_blocks(
@@ -72,11 +72,12 @@ def map_blocks(
         As for ``wr.parallel_for``, and so are all other options.
     """
     chosen = read_options(partition, queues, victims, options)
+    check_fold(reduce)
     if not callable(function):
         raise UsageError(f"wr.map_blocks calls a function with blocks of rows, got {type(function).__name__}")
     made = block_kernel(function, array)
     rows = count_rows(array)
     values = Loop(made, rows, chosen, keep=True, in_blocks=reduce is not None).run()
     if reduce is not None:
-        return fold(reduce, values.values()) if values else None
+        return fold_values(made.name, reduce, values) if values else None
     return concatenate(made.name, values, rows) if values else function(block(array, 0, 0))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from windrow.errors import StepResultError, UsageError
+from windrow.errors import MergeError, StepResultError, UsageError
 
 
 def count_rows(array: Any) -> int:
@@ -16,6 +16,10 @@ def count_rows(array: Any) -> int:
     if _is_sparse(array) and array.format != "csr":
         raise UsageError(
             f"rows of a sparse matrix are cut from CSR; this one is {array.format.upper()}: give matrix.tocsr()"
+        )
+    if isinstance(array, np.ma.MaskedArray):  # its mask could not be shared with processes
+        raise UsageError(
+            "blocks are not cut from masked arrays: give array.filled(np.nan), or the data and the mask side by side"
         )
     rows = _rows_of(array)
     if rows is None:
@@ -46,11 +50,36 @@ def concatenate(name: str, made: Mapping[int, Any], last: int) -> Any:
                 "for one value of each block give reduce=, such as operator.add"
             )
     values = list(made.values())
-    if _is_sparse(values[0]):
-        return sys.modules["scipy.sparse"].vstack(values, format="csr")
-    if _is_awkward(values[0]):
-        return sys.modules["awkward"].concatenate(values)
-    return np.concatenate(values)
+    try:
+        if _is_sparse(values[0]):
+            return sys.modules["scipy.sparse"].vstack(values, format="csr")
+        if _is_awkward(values[0]):
+            return sys.modules["awkward"].concatenate(values)
+        if any(isinstance(value, np.ma.MaskedArray) for value in values):
+            return np.ma.concatenate(values)  # type: ignore[no-untyped-call]
+        return np.concatenate(values)
+    except (ValueError, TypeError) as error:
+        raise StepResultError(f"{name} gave blocks that are no parts of one array: {error}") from error
+
+
+def fold_values(name: str, fold: Callable[[Any, Any], Any], made: Mapping[int, Any]) -> Any:
+    """Put together one value of each block, by their first rows and in their order."""
+    values = iter(made.items())
+    _, total = next(values)
+    for start, value in values:
+        try:
+            total = fold(total, value)
+        except Exception as error:
+            raise MergeError(
+                f"reduce= cannot put together what {name} gave for the rows before {start}, {total!r:.60}, and for those from there "
+                f"on, {value!r:.60}: {type(error).__name__}: {error}"
+            ) from error
+    return total
+
+
+def check_fold(fold: Any) -> None:
+    if fold is not None and not callable(fold):
+        raise UsageError(f"reduce= is a function of two values, such as operator.add; got {fold!r}")
 
 
 def _rows_of(value: Any) -> int | None:

@@ -108,7 +108,8 @@ class Allocation(LaunchPolicy):
             if name not in known:
                 raise UnknownNameError(f"there is no {name!r} for allocations{alternatives(called, name, known)}")
         self._make, self._strategy, self._ladder = STRATEGIES[strategy], strategy, ladder
-        self._threshold, self._cap = threshold if strategy != FIXED else inf, cap
+        self._trusted, self._cap = threshold, cap
+        self._threshold = threshold if strategy != FIXED else inf
         self._alike: dict[Key, Alike] = {}
         self._granted: dict[int, tuple[Key | None, float]] = {}  #: by task, until it ends
         self._crowded = False  #: a task is known that needs more than its share
@@ -128,8 +129,11 @@ class Allocation(LaunchPolicy):
 
     def fit(self, key: Key) -> UsageFit | None:
         """Give the line of the memory of tasks that are alike; None until enough of them have ended."""
+        return self._fit(key, self._threshold)
+
+    def _fit(self, key: Key, least: float) -> UsageFit | None:
         alike = self._alike.get(key)
-        return alike.usage.fit() if alike is not None and alike.usage.count >= self._threshold else None
+        return alike.usage.fit() if alike is not None and alike.usage.count >= least else None
 
     def _find(self, key: Key) -> Alike:
         if key not in self._alike:
@@ -242,7 +246,7 @@ class Allocation(LaunchPolicy):
 
     def _climb(self, found: TooMuch, key: Key, granted: float) -> Answer:
         task, tries, most, divisible = found.task, found.tries, self._most(key), found.divisible
-        fit, room = self.fit(key), granted < most * ALMOST
+        fit, room = self._fit(key, self._trusted), granted < most * ALMOST
         if key.kind == CALLS:
             return super().exhausted(found)  # twice what it asked for, once
         if fit is None:

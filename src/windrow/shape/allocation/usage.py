@@ -128,14 +128,16 @@ class TaskUsage:
         points = [one for one in self.points if one.memory > 0 or resource != "memory"]
         if not points:
             return None
-        kept = [one for one in points if not one.ended] or points
         idle = 0.0
         if resource == "memory":
-            idle = min(median(one.idle for one in kept), *(one.memory for one in points))
-        fixed, per_row = fit_line(pairs := _pairs(kept, resource), idle)
-        if len(kept) < len(points):  # what was ended counts only where it is above what the others say
-            kept = [p for p in points if not p.ended or getattr(p, resource) > fixed + per_row * p.rows]
-            fixed, per_row = fit_line(pairs := _pairs(kept, resource), idle)
+            ran = [one for one in points if not one.ended] or points
+            idle = min(median(one.idle for one in ran), *(one.memory for one in points))
+        done = _pairs([one for one in points if not one.ended], resource)
+        if len(_slopes(done)) >= LEAST_PAIRS:  # then what was ended counts only where it is above what the others say
+            fixed, per_row = fit_line(done, idle)
+            points = [p for p in points if not p.ended or getattr(p, resource) > fixed + per_row * p.rows]
+        pairs = _pairs(points, resource)
+        fixed, per_row = fit_line(pairs, idle)
         if not fixed and not per_row:  # most used nothing: those that did are all there is to go by
             fixed = quantile(sorted(used for _, used in pairs), SHARE)
         base = idle * (1 - IDLE_NOISE)
@@ -147,14 +149,19 @@ def _pairs(points: Iterable[Point], resource: str) -> list[tuple[int, float]]:
     return sorted((one.rows, float(getattr(one, resource))) for one in points)
 
 
+def _slopes(points: Sequence[tuple[int, float]]) -> list[float]:
+    """Give the slopes between sorted points that differ in size."""
+    half = len(points) // 2
+    pairs = zip(points, points[half:], strict=False) if len(points) > ALL_PAIRS else combinations(points, 2)
+    return [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs if b[0] - a[0] > APART * b[0]]
+
+
 def fit_line(points: Sequence[tuple[int, float]], least: float = 0.0) -> tuple[float, float]:
     """Fit (fixed, per row) to sorted points; the fixed part is at least ``least``, and no row takes less than nothing.
 
     Tasks of one size cannot tell the two apart: then all above the least is the rows'.
     """
-    half = len(points) // 2
-    pairs = zip(points, points[half:], strict=False) if len(points) > ALL_PAIRS else combinations(points, 2)
-    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs if b[0] - a[0] > APART * b[0]]
+    slopes = _slopes(points)
     if len(slopes) >= LEAST_PAIRS:
         per_row = max(median(slopes), 0.0)
         fixed = median(used - per_row * rows for rows, used in points)

@@ -71,7 +71,8 @@ class BatchSupply:
         self, waited: str, steps: Callable[[], Mapping[str, Fingerprint]], past_s: float | None
     ) -> EngineChoice:
         compiled = [name for name, step in self.definition.steps.items() if step.each]
-        return choose_engine(self.source, self.options, len(self.plan.specs), waited, steps, past_s, compiled=compiled)
+        to_do, saves = len(self.plan.specs), bool(self.definition.saves)
+        return choose_engine(self.source, self.options, to_do, waited, steps, past_s, compiled=compiled, saves=saves)
 
     def make_workload(self) -> PipelineWorkload:
         plan, options = self.plan, self.options

@@ -6,6 +6,7 @@ import math
 import os
 from contextlib import closing
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -265,10 +266,11 @@ def choose_engine(
     past_s: float | None = None,
     *,
     compiled: Collection[str] = (),
+    saves: bool = False,
 ) -> EngineChoice:
     """Decide where chunks run; ``waited`` is why threads are of no use, where an earlier run found that out.
 
-    ``past_s`` are seconds of work of the last run, if there was one; ``compiled`` are steps that are.
+    ``past_s`` are seconds of work of the last run, if there was one; ``compiled`` are steps that are; ``saves``: files are written.
     """
     remote = any(i.format != "arrays" and is_remote(str(i.location)) for i in source.inputs)
     kind, why, crowded = options.engine, "", ""
@@ -293,8 +295,15 @@ def choose_engine(
         remote=remote,
         crowded=crowded,
         compiled=compiled,
-        reads_with=tuple(sorted({name for item in source.inputs for name in READERS.get(item.format, ())})),
+        reads_with=modules_for({item.format for item in source.inputs} | ({"parquet"} if saves else set())),
     )
+
+
+def modules_for(formats: Collection[str]) -> tuple[str, ...]:
+    """Name what workers import to read files of some formats, or to write them."""
+    found = {name for one in formats for name in READERS.get(one, ())}
+    # With its first array pyarrow imports pandas, where there is one: 0.3 s in every worker that is begun.
+    return tuple(sorted(found | {name for name in ("pandas",) if "parquet" in formats and find_spec(name) is not None}))
 
 
 def _choose_kind(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, example, given
@@ -117,6 +118,19 @@ def test_the_first_tasks_are_a_small_part_of_all() -> None:
     assert Guided().rows(request(known=100_000)) == 6_250 + 500
     assert Guided().rows(request(known=90_000, running=6_250)) == 11_250 + 500
     assert Guided().rows(request(known=6_000)) == 1_024 + 500  # but no handful of rows
+    # An opaque function shows no first rows, and may meet an input whose rows take ten times as long.
+    assert Guided(opaque=True).rows(request(known=100_000)) == 1_562 + 500
+
+
+def test_no_task_is_made_longer_for_a_fixed_cost_that_none_can_have() -> None:
+    """A line through tasks of inputs whose rows differ in cost puts it anywhere; the shortest task is a bound."""
+    sums = StepCost()
+    for rows, seconds in ((10_000, 4.0), (5_000, 3.9), (1_000, 2.6), (1_000, 0.1)):  # the last: an input of cheap rows
+        sums = sums.merge(StepCost.of_call(rows, rows, seconds))
+    assert fit(sums)[0] > 1
+    large = request(known=10**7, costs=sums, unit=1)
+    assert Guided(most_s=0.5).rows(large) > 15_000
+    assert Guided(most_s=0.5).rows(replace(large, least_s=0.1)) < 2_500
 
 
 def test_tasks_are_large_enough_for_their_fixed_cost_and_not_too_long() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
@@ -97,8 +98,8 @@ class Account:
     """What was learned of a category from accepted attempts, and the plan in force."""
 
     __slots__ = (
-        "_asked", "_changed", "_cold", "_learned", "_outdated", "_wall_s", "_warm", "blamed", "guards", "most_memory",
-        "most_rows", "plan", "plans", "row_s", "spent_s",
+        "_asked", "_changed", "_cold", "_learned", "_outdated", "_wall_s", "_warm", "blamed", "guards", "least_s",
+        "most_memory", "most_rows", "plan", "plans", "row_s", "spent_s",
     )  # fmt: skip
 
     def __init__(self, plan: Plan) -> None:
@@ -106,6 +107,7 @@ class Account:
         self.plans = [plan]  #: that were in force, in order; those that changed something
         self.row_s: float | None = None  #: seconds per row of recent tasks
         self.most_memory = self.most_rows = 0  #: of a task, the first in bytes
+        self.least_s = math.inf  #: that a task took: what tasks take whatever their rows is no more
         self.spent_s = 0.0  #: in accepted tasks: processor time, where they compute
         self._wall_s = 0.0
         self.blamed = 0  #: times that a moved order was held to have used too much
@@ -127,6 +129,7 @@ class Account:
         # Others on the same machine make it take longer; where it does little but wait, that is its cost.
         self.spent_s += cpu if cpu > MOSTLY_WAITS * wall else wall
         self._wall_s += wall
+        self.least_s = min(self.least_s, wall)
         recent = self.row_s
         per_row = wall / rows
         self.row_s = per_row if recent is None or self._changed else recent + RECENT * (per_row - recent)

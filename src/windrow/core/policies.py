@@ -6,6 +6,7 @@ answered by the loop with ``OrderPolicy.replan``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -135,6 +136,7 @@ class ShapeRequest:
     running: int  #: rows estimated that workers still have before them
     costs: StepCost | CostSums  #: over accepted tasks of the category: rows and wall time
     parts: bool = False  #: the task may be a part of a unit
+    least_s: float = math.inf  #: that a task of the category took
     slower: float = 1.0  #: how many times as long rows of the input take as those of its category
     #: of steps: what they cost by their calls, however few rows they have; known where the task may be a part
     steps: tuple[tuple[str, StepCost], ...] = ()

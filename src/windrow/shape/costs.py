@@ -67,15 +67,17 @@ def rows_within(request: ShapeRequest, costs: StepCost | CostSums, seconds: floa
     return max(max(seconds - fixed, fixed) / per_row, _least_rows(request.steps) * (1 / calls - 1))
 
 
-def rows_worth(costs: StepCost | CostSums, share: float) -> float:
-    """Give the rows of a task of whose time at most such a share goes into what it takes whatever its rows.
+def rows_worth(costs: StepCost | CostSums, share: float, most_s: float) -> float:
+    """Give the rows of a task of whose time at most such a share goes into what it takes whatever its rows: ``most_s`` at most.
 
-    Tasks of one size do not tell that: then twice as many rows, so that there is another one.
+    Tasks of one size do not tell that: then twice as many rows, so that there is another one. A line through tasks of inputs
+    whose rows differ in cost may put it anywhere; no task was shorter than it.
     """
     if costs.calls * costs.rows_squared < (1 + ALIKE) * costs.rows_in**2:
         return 2 * costs.rows_in / costs.calls
-    fixed, per_row = fit(costs)
-    return fixed * (1 / share - 1) / per_row if per_row else 0.0
+    fixed = min(fit(costs)[0], most_s)
+    per_row = (costs.wall - fixed * costs.calls) / costs.rows_in
+    return fixed * (1 / share - 1) / per_row if per_row > 0 else 0.0
 
 
 def _least_rows(steps: Iterable[tuple[str, StepCost]]) -> float:

@@ -43,6 +43,10 @@ FIRST_ROWS = 262_144
 #: it, comes too late for the rows that are under way by then.
 FIRST_SHARE = 1 / 8
 
+#: The same where the work is one opaque function, which shows no first rows before: inputs whose rows take ten times as long are met
+#: by chance, and a quarter of this share bounds what they hold up (benchmarks/paper_shape.py, the tail: worst of ten runs 2.1 -> 1.2).
+OPAQUE_SHARE = 1 / 32
+
 #: And so many at least: steps are checked on the first rows, and a handful of them shows nothing.
 FIRST_LEAST = 1_024
 
@@ -78,9 +82,11 @@ class Guided(Queued):
         *,
         most_s: float | None = None,
         first_rows: int | None = None,
+        opaque: bool = False,
     ) -> None:
         self._remembered = remembered or {}  #: by category: what tasks cost in an earlier run
         self._most_s = MOST_S if most_s is None else most_s
+        self._first_share = OPAQUE_SHARE if opaque else FIRST_SHARE
         self._first_rows = first_rows  #: of tasks before anything is known of their cost, where the user guesses
 
     def rows(self, request: ShapeRequest) -> int:
@@ -101,12 +107,12 @@ class Guided(Queued):
             if (
                 within * costs.calls < costs.rows_in
             ):  # tasks took longer than they are to: by what they take anyway, perhaps
-                within = max(within, rows_worth(costs, CALLS))
+                within = max(within, rows_worth(costs, CALLS, request.least_s))
             want = min(want, within)
         else:
             if self._first_rows is not None:
                 return self._first_rows
-            part = (FIRST_SHARE if request.running else FIRST_SHARE / 2) * 2 / max(workers, 2)
+            part = (self._first_share if request.running else self._first_share / 2) * 2 / max(workers, 2)
             want = min(want, FIRST_ROWS, max(part * left, request.unit, FIRST_LEAST))
         want /= request.slower
         if level < CRUMBS * want:

@@ -37,7 +37,7 @@ class Ended(NamedTuple):
 def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Options, *, small: bool) -> Ended:
     """Run a function over inputs; of ``small`` ones in one worker, until they are seen to take long."""
     choice = choose_engine(options, small=small)
-    policies = Policies(choice.shape(Guided()), safety=choice.safety(journaled=False))
+    policies = Policies(choice.shape(Guided(opaque=True)), safety=choice.safety(journaled=False))
     launches = make_launch_policy(options, choice.workers, blocks=False)
     row_options = RowOptions(on_error=options.on_error, row_limit=options.max_rows, chunk=options.chunk, halves=True)
     rows = RowFeeder(specs, policies, row_options)

@@ -205,7 +205,7 @@ def test_no_inputs_or_no_rows_is_a_complete_run() -> None:
 
 def test_the_payload_says_which_input_it_was_when_it_was_discovered() -> None:
     made = world([InputSpec(id=0, category="d", rows=10, borders=(0, 10), identity="v1")])
-    assert made.launched[0].task.payload == RunRows((Rows(0, 0, 10),), "v1")
+    assert made.launched[0].task.payload == RunRows((Rows(0, 0, 10),), ("v1",))
 
 
 # -- partials

@@ -8,7 +8,7 @@ equal: compare the types too where kinds can mix. Everything else is a frozen, s
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -160,8 +160,8 @@ class OpenInput(NamedTuple):
 class RunRows(NamedTuple):
     """Payload: run rows under the launch's plan; the report is ``RowsReport``, the output a partial."""
 
-    rows: tuple[Rows, ...]
-    identity: str = ""  #: of the input as it was discovered: what is read must be that
+    rows: tuple[Rows, ...]  #: of one input, or of several neighbours of which each is run whole
+    identities: tuple[str, ...] = ("",)  #: of each input as it was discovered: what is read must be that
     part: bool = False  #: the output is no partial but a part of a unit, which is evaluated from all its parts
     #: Seconds that the first unit takes if the run is a short one: where it takes longer, its first rows are shown to all steps
     #: and run by themselves, as a part. Infinite: they are only run. 0: no limit.
@@ -170,6 +170,11 @@ class RunRows(NamedTuple):
     #: Steps that other tasks have shown to be row-pure; None: the first task of all checks them at this time.
     checked: frozenset[str] | None = frozenset()
     block: int = 0  #: rows of a call of a step at most; 0: what the plan says
+
+    def ranges(self) -> Iterator[RunRows]:
+        """Give a payload for each range."""
+        for rows, identity in zip(self.rows, self.identities, strict=True):
+            yield self._replace(rows=(rows,), identities=(identity,))
 
 
 class EvaluateUnit(NamedTuple):

@@ -53,6 +53,9 @@ SHORT_S = 2.0
 #: 2 ns a byte, and is to stay under a tenth of the time.
 CARRY_S = 2e-8
 
+#: Inputs of a task at most: a worker that opens so many ahead keeps them open until they are read.
+MOST_INPUTS = 8
+
 #: Bytes of units in parts that wait to be evaluated, with those to come: units beyond it are run whole.
 MOST_BYTES = 500_000_000
 
@@ -151,7 +154,9 @@ class RowFeeder:
         if one is None or not one.cutter.rows:
             one = inputs.fresh(life)
             if one is None:
-                waiting = inputs.next_waiting(len(self._desk.workers.alive) + 1, life)
+                alive = len(self._desk.workers.alive)
+                several = MOST_INPUTS if self.options.family > 1 else 1  # a task then takes as many as are open
+                waiting = inputs.next_waiting(max(alive + 1, alive * min(self.window, several)), life)
                 if waiting is not None:
                     return self._open(waiting, life)
                 one = inputs.any()
@@ -200,13 +205,14 @@ class RowFeeder:
             self.parts.unit(one, rows)
         size = rows.stop - rows.start
         self.window = self.policies.shape.window(None if row_s is None else row_s * size)
+        more = [] if part or row_s is None or one.cutter.rows else self._go_on(one, want - size)
         bundle = self.partials.bundle(life, one)
         bundle.running += 1
         one.family.life = one.family.life or life
         number = self._next_task()
         self.given[number] = bundle
         if not one.cutter.rows:
-            self.partials.review_input(one)  # nothing more comes for workers that are through with it
+            self.partials.review_input(one)  # nothing more comes for workers that are through with its family
         short_s = 0.0
         if row_s is None and self.options.parts and not part:
             # The first task of a category looks at first rows: those of other workers would see the same.
@@ -216,9 +222,23 @@ class RowFeeder:
             self._piloted.add(category)
         checked = None if self._checking in self.given else self._unsaid(life)
         self._checking = self._checking or number
-        payload = make_record(RunRows, ((rows,), one.identity, part, short_s, self._spare(), checked, block))
+        size += sum(after.stop - after.start for _, after in more)
+        all_rows = (rows, *(after for _, after in more))
+        identities = (one.identity, *(other.identity for other, _ in more))
+        payload = make_record(RunRows, (all_rows, identities, part, short_s, self._spare(), checked, block))
         makes = (f"rows {number}",)
         return make_record(Task, (number, category, size, payload, (), (), makes, False, *self._row_task))
+
+    def _go_on(self, one: Input, room: int) -> list[tuple[Input, Rows]]:
+        """Cut a task across the borders of its input: whole neighbours of the family, as far as they are open and there is room."""
+        found: list[tuple[Input, Rows]] = []
+        for other in one.family.inputs:
+            rows = other.cutter.rows
+            if rows and rows <= room and not other.touched and len(found) < MOST_INPUTS - 1:
+                room -= rows
+                while other.cutter.rows:
+                    found.append((other, self.inputs.cut(other, rows)))
+        return found
 
     def _unsaid(self, life: Life) -> frozenset[str]:
         """Give the steps that are row-pure, unless a worker knows them."""
@@ -340,8 +360,9 @@ class RowFeeder:
         key = event.life, category
         warm = key in self._known
         wall = report.row_s * size or measured.wall
-        one = self.inputs.inputs[task.payload.rows[0].input]
-        one.took = one.took[0] + size, one.took[1] + wall
+        if len(task.payload.rows) == 1:
+            one = self.inputs.inputs[task.payload.rows[0].input]
+            one.took = one.took[0] + size, one.took[1] + wall
         account.count(size, wall, warm=warm, cpu=measured.cpu * wall / max(measured.wall, 1e-9))
         if not warm:
             self._known.add(key)
@@ -396,7 +417,10 @@ class RowFeeder:
         one = self.inputs.inputs[payload.rows[0].input]
         hard = failure.kind in (FailureKind.EXHAUSTED, FailureKind.CRASHED, FailureKind.LOST)
         parts = self.is_divisible(task) and not failure.final
-        if parts and (skip or hard) and failure.kind is not FailureKind.TRANSIENT_IO:
+        if len(payload.rows) > 1 and (skip or hard):
+            self.inputs.give_back(payload.rows)  # each is run by itself, as it was touched
+            skip = True
+        elif parts and (skip or hard) and failure.kind is not FailureKind.TRANSIENT_IO:
             self.inputs.give_back(payload.rows, most=task.size // 2 if self.options.halves else UNIT)
             skip = True
         elif skip and payload.part:

@@ -72,13 +72,16 @@ class RangesSide:
         (output,) = job.task.makes
         if type(payload) is MergePartials:
             return Outcome({output: join_pieces(chain(*job.values))})
-        (wanted,) = payload.rows
-        rows, identity = self.open(wanted.input)
-        if payload.identity not in ("", identity):
-            label = self.work.label(wanted.input)
-            raise CorruptFileError(f"{label} was replaced while it was read: run again, on files that stay as they are")
-        before = self.bytes_read
-        made = join_pieces(self._pieces(wanted, rows))
+        before, pieces = self.bytes_read, list[Piece]()
+        for wanted, known in zip(payload.rows, payload.identities, strict=True):
+            rows, identity = self.open(wanted.input)
+            if known not in ("", identity):
+                label = self.work.label(wanted.input)
+                raise CorruptFileError(
+                    f"{label} was replaced while it was read: run again, on files that stay as they are"
+                )
+            pieces += self._pieces(wanted, rows)
+        made = join_pieces(pieces)
         return Outcome({output: made}, None, NO_MEASUREMENT._replace(bytes_read=self.bytes_read - before))
 
     def _borders(self, rows: int) -> Sequence[int]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from windrow.blocks.columns import ColumnStore
 from windrow.blocks.failing import skipped
 from windrow.blocks.parts import PartRun, UnitOfParts
 from windrow.blocks.selection import Selection, everything
+from windrow.core.accounts import Learned
 from windrow.core.records import (
     NO_COST,
     EvaluateUnit,
@@ -34,7 +36,7 @@ from windrow.core.records import (
     RowsReport,
     RunRows,
 )
-from windrow.core.rows import PART_S
+from windrow.core.rows import MOST_INPUTS, PART_S
 from windrow.engines.base import Outcome, Reading
 from windrow.errors import InternalError
 from windrow.pipeline.run.facts import RunFacts
@@ -54,8 +56,8 @@ if TYPE_CHECKING:
 #: Seconds of a call that is worth dividing into smaller ones.
 MOST_CALL_S = 2 * LEAST_S
 
-#: Files a worker keeps open: the one being read, the next one inspected, and a little room for retries.
-OPEN_FILES = 4
+#: Files a worker keeps open: those of the task that runs, those opened ahead for the next one.
+OPEN_FILES = 2 * MOST_INPUTS
 
 
 class RowsSide:
@@ -79,12 +81,13 @@ class RowsSide:
             return Outcome({job.task.makes[0]: unite_inputs(job.values, whole)})
         if type(payload) is EvaluateUnit:
             return self._evaluate(job.task.makes[0], payload, job.values)
-        return self._run_rows(job.task.makes[0], payload, job.plan, job.prepared)
+        done = [self._run_rows(job.task.makes[0], one, job.plan, job.prepared) for one in payload.ranges()]
+        return done[0] if len(done) == 1 else _join(job.task.makes[0], done)
 
     def prepare(self, task: Task, plan: Plan) -> PreparedColumns | None:
         if type(task.payload) is not RunRows:
             return None
-        _, reader, program, chunk = self._opened(task.payload)
+        _, reader, program, chunk = self._opened(next(task.payload.ranges()))
         return read_ahead(program, reader, chunk, plan.order, self.workload.stop.is_set)
 
     def _open(self, number: int) -> Opened:
@@ -180,7 +183,7 @@ class RowsSide:
     def _evaluate(self, output: str, payload: EvaluateUnit, parts: tuple[UnitPart, ...]) -> Outcome:
         """Make the partial of a unit from its parts."""
         number, start, _ = payload.rows[0]
-        whole = RunRows((Rows(number, start, payload.rows[-1].stop),), payload.identity)
+        whole = RunRows((Rows(number, start, payload.rows[-1].stop),), (payload.identity,))
         source, reader, program, chunk = self._opened(whole)
         before = reader.bytes_read
         unit = UnitOfParts(program, reader, chunk, parts, self.workload.stop.is_set)
@@ -206,7 +209,7 @@ class RowsSide:
     def _opened(self, payload: RunRows) -> tuple[Input, Reader, Program, Chunk]:
         (rows,) = payload.rows
         feed = self.workload.feed(rows.input)
-        reader, _ = self._reader(feed.input, payload.identity)
+        reader, _ = self._reader(feed.input, payload.identities[0])
         source = self.workload.source.inputs[feed.input]
         program = self.workload.program(source, reader.info, feed.products)
         borders = self.workload.facts.borders.get(feed.input)
@@ -244,6 +247,21 @@ class RowsSide:
     def _close(self, reader: Reader) -> None:
         self.workload.learn(RunFacts(requests=getattr(reader, "requests", 0)))
         reader.close()
+
+
+def _join(output: str, done: Sequence[Outcome]) -> Outcome:
+    """Make one outcome of those of several inputs."""
+    learned, reports = Learned(), [one.report for one in done]
+    for report in reports:
+        learned.add(report.evidence)
+    guards = dict.fromkeys(guard for report in reports for guard in report.evidence.guards)
+    report = RowsReport(
+        learned.evidence(guards),
+        tuple(chain.from_iterable(report.skipped for report in reports)),
+        checked=frozenset().union(*(report.checked for report in reports)),
+    )
+    partial = unite_inputs([one.outputs[output] for one in done], {})
+    return Outcome({output: partial}, report, Measurement(bytes_read=sum(one.measurement.bytes_read for one in done)))
 
 
 def _note_long_calls(program: Program, meters: Mapping[str, Meter]) -> None:

@@ -104,7 +104,9 @@ def learned() -> Way:
 
     def make(nodes: Sequence[SimulatedNode], start: int | None) -> Setup:
         sizes = [NodeSize(one.memory, one.workers) for one in nodes]
-        return Setup(Guided(first_rows=start, opaque=True), Allocation(nodes=sizes, guessed=start is not None, blocks=False))
+        return Setup(
+            Guided(first_rows=start, opaque=True), Allocation(nodes=sizes, guessed=start is not None, blocks=False)
+        )
 
     return Way("auto", make)
 

@@ -30,7 +30,7 @@ from windrow.core.records import (
     RunRows,
 )
 from windrow.core.retry import EXPLAINED, MOST_LOSSES
-from windrow.core.rows import RowFeeder, RowOptions
+from windrow.core.rows import MOST_INPUTS, RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.core.workers import QUICK_LIVES, SLOW_LIVES
 from windrow.errors import InternalError
@@ -855,3 +855,119 @@ def test_commands_for_engines_are_of_these_kinds() -> None:
         {type(one) for one in made.tell()} | {type(one) for one in made.launched} | {type(one) for one in made.fetches}
     )
     assert seen <= {Launch, Fetch}
+
+
+# -- tasks of several inputs
+
+
+def across(made: World) -> list[tuple[Rows, ...]]:
+    """Give the rows of the tasks that go across the border of an input."""
+    return [
+        one.task.payload.rows
+        for one in made.launched
+        if isinstance(one.task.payload, RunRows) and len(one.task.payload.rows) > 1
+    ]
+
+
+def small_inputs(*, chunk: int = 65, **rows: Any) -> World:
+    made = world(known(*[20] * 8), chunk=chunk, rows={"family": 8, **rows})
+    go_on(made, A, wall=1.0)  # what rows take is known then
+    return made
+
+
+def test_a_task_goes_on_with_whole_neighbours_as_far_as_there_is_room() -> None:
+    made = small_inputs()
+    (launch,) = made.queues[A]
+    assert launch.task.payload.rows == (Rows(1, 0, 20), Rows(2, 0, 20), Rows(3, 0, 20))
+    assert launch.task.size == 60
+    assert launch.task.payload.identities == ("", "", "")
+    finish_all(made)
+    assert [len(rows) for rows in across(made)] == [3, 3]
+    assert made.rows_taken() == [Rows(n, 0, 20) for n in range(8)]
+
+
+def test_a_task_stays_in_its_input_where_there_are_no_families_or_its_neighbours_are_not_open() -> None:
+    made = small_inputs(family=1)
+    finish_all(made)
+    assert not across(made)
+    made = world([InputSpec(id=n, category="d") for n in range(4)], chunk=100, rows={"family": 4})
+    go_on(made, A, 2, wall=1.0)
+    assert not across(made)
+    finish_all(made)
+    assert feeder_of(made).ledger.done_rows == 4 * 30
+
+
+def test_a_task_has_a_bounded_number_of_inputs() -> None:
+    made = world(known(*[20] * 40), chunk=10_000, rows={"family": 40})
+    finish_all(made)
+    assert [len(rows) for rows in across(made)] == [MOST_INPUTS] * 4 + [7]
+    assert made.rows_taken() == [Rows(n, 0, 20) for n in range(40)]
+
+
+class OneBad(World):
+    """Workers which go wrong at one input, in one way, so many times."""
+
+    input, how, times = -1, "", 1000
+
+    def _go_through(self, life: Life, failure: Failure | None) -> list[Event]:
+        payload = self.queues[life][0].task.payload
+        if (
+            failure
+            or not self.times
+            or not isinstance(payload, RunRows)
+            or all(r.input != self.input for r in payload.rows)
+        ):
+            return super()._go_through(life, failure)
+        self.times -= 1
+        begun = self.start(life)
+        if self.how == "exhausts":
+            return begun + self.exhaust(life)
+        if self.how == "fails":
+            return begun + self.fail(life, ERROR)
+        return begun + self.lose(life, CRASH if self.how == "crashes" else KILL)
+
+
+def one_bad(how: str, times: int = 1000) -> OneBad:
+    feeder = RowFeeder(known(*[20] * 8), Policies(Fixed(65)), RowOptions(family=8, on_error="skip"))
+    made = OneBad(Scheduler(feeder, options=Options(restart=True)), 1)
+    made.begin()
+    go_on(made, A, wall=1.0)
+    (several,) = across(made)
+    made.input, made.how, made.times = several[1].input, how, times
+    made.run()
+    return made
+
+
+@pytest.mark.parametrize("how", ["fails", "exhausts", "crashes", "is lost"])
+def test_where_one_of_several_inputs_goes_wrong_it_alone_is_left_out(how: str) -> None:
+    made = one_bad(how)
+    assert made.end is not None
+    assert made.end.status == "incomplete"
+    assert made.rows_taken() == [Rows(n, 0, 20) for n in range(8) if n != made.input]
+    states = [(one.state, one.start, one.stop) for one in feeder_of(made).ledger.account(made.input)]
+    assert {state for state, _, _ in states} == {"failed"}
+    assert sum(stop - start for _, start, stop in states if stop is not None) == 20
+
+
+@pytest.mark.parametrize("how", ["fails", "exhausts", "is lost"])
+def test_a_task_of_several_inputs_that_goes_wrong_once_loses_nothing(how: str) -> None:
+    made = one_bad(how, times=1)
+    assert made.end is not None
+    assert made.end.status == "complete"
+    assert sum(rows.stop - rows.start for rows in made.rows_taken()) == 160
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_tasks_of_several_inputs_come_through_whatever_happens(seed: int) -> None:
+    specs = known(*[20, 0, 10, 70, 20, 20, 50, 10] * 2)
+    feeder = RowFeeder(specs, Policies(Fixed(65)), RowOptions(family=8, crashes=99))
+    made = World(Scheduler(feeder, options=Options(restart=True)), 3, seed=seed)
+    made.begin()
+    made.run(faults=0.1 if seed % 2 else 0.0)
+    assert made.end is not None
+    assert made.end.status == "complete"
+    assert across(made)
+    taken = made.rows_taken()
+    assert [sum(rows.stop - rows.start for rows in taken if rows.input == one.id) for one in specs] == [
+        one.rows for one in specs
+    ]

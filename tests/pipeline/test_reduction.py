@@ -29,7 +29,7 @@ from windrow.blocks.outputs import Leaf, Value, merge_leaves
 from windrow.blocks.tree import Nodes, collapse, grow
 from windrow.core.ledger import Ledger, join_rows
 from windrow.core.records import Failure, FailureKind, Handle, Rows
-from windrow.errors import SaveError
+from windrow.errors import SaveError, StepError
 from windrow.pipeline.run.partials import unite_inputs
 from windrow.pipeline.run.reduction import ReducingCollector
 from windrow.shape import reduce
@@ -237,13 +237,38 @@ def alone() -> Any:
 
 
 @pytest.mark.parametrize("engine", ["inline", "threads"])
-@pytest.mark.parametrize("chunk", [100, 300])
+@pytest.mark.parametrize("chunk", [100, 300, 1500])
 def test_a_run_with_hardly_any_memory_has_the_same_bits_and_says_so(alone: Any, engine: str, chunk: int) -> None:
     with room_for(0):
         tight = analysis().run(files(7), engine=engine, workers=3, chunk=chunk, progress=False)
     assert content(tight) == alone
     assert tight.complete
     assert [said for said in tight.decisions if "were put aside in" in said]
+
+
+@pytest.mark.parametrize("engine", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_the_file_at_fault_is_named_where_a_task_has_several(engine: str, on_error: str) -> None:
+    source = files(40)
+    at_fault = source.open(33).read(["x"], 333, 334)["x"][0]
+    made = wr.Pipeline("bad")
+
+    @made.output
+    def total(x: Any) -> Any:
+        if (x == at_fault).any():
+            raise ValueError("no good")
+        return float(x.sum())
+
+    options: Any = {"engine": engine, "workers": 2, "chunk": 5000, "progress": False}
+    if on_error == "stop":
+        with pytest.raises(StepError, match=r"no good \[file 33, "):
+            made.run(source, **options)
+        return
+    result = made.run(source, on_error="skip", **options)
+    assert [(line.dataset, line.file, line.start, line.stop) for line in result.ledger.problems] == [
+        ("b", "file 33", 333, 334)
+    ]
+    assert result.ledger.done == 40 * 600 - 1
 
 
 def test_what_fits_is_not_put_aside(alone: Any) -> None:
@@ -291,7 +316,7 @@ def test_values_that_cannot_be_pickled_stay_in_memory() -> None:
 @pytest.mark.slow
 def test_processes_add_up_neighbouring_inputs_with_the_same_bits() -> None:
     whole = content(analysis().run(files(24), engine="inline", workers=1, progress=False))
-    for chunk in (200, 600):
+    for chunk in (200, 600, 2000):
         result = analysis().run(files(24), engine="processes", workers=2, chunk=chunk, progress=False)
         assert content(result) == whole
         assert result.complete

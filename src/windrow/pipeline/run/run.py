@@ -154,7 +154,6 @@ class _Run:
         )
         # What somebody asks for while the run goes on has to be here by then.
         journaled = supply.writer is not None or supply.open_ended or self.inbox is not None
-        brings = self.choice.kind == "processes" or self.choice.may_switch
         return RowFeeder(
             supply.plan.specs,
             Policies(shape=self.choice.shape(shape), order=self.order, safety=self.choice.safety(journaled=journaled)),
@@ -164,8 +163,7 @@ class _Run:
                 row_limits=supply.plan.limits,
                 chunk=chunk,
                 parts=True,
-                # Where memory is shared nothing has to be brought.
-                family=family(len(supply.plan.specs), self.choice.workers) if brings and not journaled else 1,
+                family=family(len(supply.plan.specs), self.choice.workers) if not journaled else 1,
                 row_s={name: cost.wall / cost.rows_in for name, cost in self.pipeline.costs.items() if cost.rows_in},
             ),
             self.plans,

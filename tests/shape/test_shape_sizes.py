@@ -30,6 +30,7 @@ from windrow.shape.guided import (
     LEAST_ROWS,
     MOST_ROWS,
     MOST_S,
+    OPAQUE_ROWS,
     QUEUE_S,
     CappedUntilReordered,
     Guided,
@@ -268,3 +269,26 @@ def test_first_tasks_are_one_unit_unless_their_cost_is_known_from_an_earlier_run
     first = request(known=2_000_000, unit=200_000, category="data", workers=2)
     assert CappedUntilReordered(Guided(), lambda _: 0.1, {}).rows(first) == 200_000
     assert CappedUntilReordered(Guided(costs), lambda _: 0.1, costs).rows(first) >= 1_000_000
+
+
+# -- opaque functions
+
+
+def opaque(left: int, costs: StepCost, **more: object) -> ShapeRequest:
+    return ShapeRequest("d", 2, 1, left, 0, 0, costs, **more)  # type: ignore[arg-type]
+
+
+def test_a_rest_that_costs_no_more_than_another_task_goes_along() -> None:
+    costs = affine(0.13, 1.7e-6, [30_000, 60_000, 300_000])
+    shape = Guided(opaque=True)
+    assert shape.rows(opaque(60_000, costs)) >= 60_000  # 0.13 s are 76,000 rows
+    taken = shape.rows(opaque(240_000, costs))
+    assert taken < 240_000 - 76_000
+
+
+def test_tasks_of_one_size_are_no_reason_for_crumbs() -> None:
+    alike, first = affine(0.13, 1.7e-6, [300_000, 310_000]), affine(0.13, 1.7e-6, [30_000, 60_000])
+    known = Guided({"d": first}, opaque=True)
+    assert known.rows(opaque(60_000, alike)) >= 60_000
+    quick = affine(0.01, 1e-7, [30_000, 60_000])
+    assert Guided({"d": quick}, opaque=True).rows(opaque(4_000_000, StepCost())) == OPAQUE_ROWS

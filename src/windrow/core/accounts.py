@@ -98,7 +98,7 @@ class Account:
     """What was learned of a category from accepted attempts, and the plan in force."""
 
     __slots__ = (
-        "_asked", "_changed", "_cold", "_learned", "_outdated", "_wall_s", "_warm", "blamed", "guards", "least_s",
+        "_asked", "_changed", "_learned", "_outdated", "_wall_s", "_warm", "blamed", "cold", "guards", "least_s",
         "most_memory", "most_rows", "plan", "plans", "row_s", "spent_s",
     )  # fmt: skip
 
@@ -113,14 +113,14 @@ class Account:
         self.blamed = 0  #: times that a moved order was held to have used too much
         self.guards: dict[tuple[str, str], None] = dict.fromkeys(plan.guards)
         #: of tasks; those that were the first of their worker apart, as they compile and open files
-        self._cold, self._warm = CostSums(), CostSums()
+        self.cold, self._warm = CostSums(), CostSums()
         self._learned = Learned()
         self._asked: int | None = None  #: guards known when a new plan was asked for
         self._changed = True  #: what is known of recent tasks is of another order, or of first ones
         self._outdated = False  #: the plan that was asked for is no longer wanted
 
     def count(self, rows: int, wall: float, *, warm: bool, cpu: float = 0.0) -> None:
-        sums = self._warm if warm else self._cold
+        sums = self._warm if warm else self.cold
         sums.calls += 1
         sums.rows_in += rows
         sums.wall += wall
@@ -138,7 +138,7 @@ class Account:
     def sums(self) -> StepCost | CostSums:
         """Give the sums over tasks as they are now; those of warm workers alone once there are two of them."""
         warm = self._warm
-        return warm if warm.calls >= 2 else self._cold.record().merge(warm.record())  # a line needs two points
+        return warm if warm.calls >= 2 else self.cold.record().merge(warm.record())  # a line needs two points
 
     def costs(self) -> StepCost:
         sums = self.sums()

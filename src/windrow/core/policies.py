@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from windrow.core.records import NO_LIMITS, Needs
+from windrow.core.records import NO_COST, NO_LIMITS, Needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,6 +135,7 @@ class ShapeRequest:
     expected: int  #: rows estimated in inputs that nobody opened yet
     running: int  #: rows estimated that workers still have before them
     costs: StepCost | CostSums  #: over accepted tasks of the category: rows and wall time
+    cold: StepCost | CostSums = NO_COST  #: over those of them that were the first of their worker
     parts: bool = False  #: the task may be a part of a unit
     least_s: float = math.inf  #: that a task of the category took
     slower: float = 1.0  #: how many times as long rows of the input take as those of its category

@@ -195,7 +195,7 @@ class RowFeeder:
         request.category, request.workers, request.unit = category, len(desk.workers.alive), unit
         request.known, request.expected = inputs.uncut, inputs.expected() if inputs.unopened else 0
         request.running, request.costs = desk.queues.rows_ahead(row_s), account.sums()
-        request.slower, request.least_s = one.slower(request.costs), account.least_s
+        request.slower, request.least_s, request.cold = one.slower(request.costs), account.least_s, account.cold
         want = self.policies.shape.rows(request)
         if bound is not None:
             want = min(want, bound)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
+from windrow.core.records import CostSums
+
 if TYPE_CHECKING:
     from windrow.core.policies import ShapeRequest
-    from windrow.core.records import CostSums, StepCost
+    from windrow.core.records import StepCost
 
 
 #: Calls are made so large that their fixed cost stays under this share of their time.
@@ -55,12 +57,25 @@ def fit(cost: StepCost | CostSums) -> tuple[float, float]:
     return fixed, per_row
 
 
+def are_alike(costs: StepCost | CostSums) -> bool:
+    """Say whether tasks were of about one size, so that what they take whatever their rows cannot be told."""
+    return costs.calls * costs.rows_squared < (1 + ALIKE) * costs.rows_in**2
+
+
+def with_first(costs: StepCost | CostSums, cold: StepCost | CostSums) -> StepCost:
+    """Add the first tasks of workers to the others where these were of one size; sums that are no ``CostSums`` have them already."""
+    if not isinstance(costs, CostSums):
+        return costs
+    first = cold.record() if isinstance(cold, CostSums) else cold
+    return costs.record().merge(first) if are_alike(costs) else costs.record()
+
+
 def rows_within(request: ShapeRequest, costs: StepCost | CostSums, seconds: float, calls: float = 0.5) -> float:
     """Give the rows of a task that takes so long; of a part of a unit, so many that calls take at most such a share of it."""
     if not request.parts:
         return seconds * costs.rows_in / max(costs.wall, 1e-9)
     fixed, per_row = fit(costs)
-    if costs.calls * costs.rows_squared < (1 + ALIKE) * costs.rows_in**2:
+    if are_alike(costs):
         fixed, per_row = 0.0, costs.wall / costs.rows_in
     if not per_row:
         return float("inf")
@@ -73,7 +88,7 @@ def rows_worth(costs: StepCost | CostSums, share: float, most_s: float) -> float
     Tasks of one size do not tell that: then twice as many rows, so that there is another one. A line through tasks of inputs
     whose rows differ in cost may put it anywhere; no task was shorter than it.
     """
-    if costs.calls * costs.rows_squared < (1 + ALIKE) * costs.rows_in**2:
+    if are_alike(costs):
         return 2 * costs.rows_in / costs.calls
     fixed = min(fit(costs)[0], most_s)
     per_row = (costs.wall - fixed * costs.calls) / costs.rows_in

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
-from windrow.shape.costs import enough_rows, rows_within, rows_worth
+from windrow.shape.costs import are_alike, enough_rows, fit, rows_within, rows_worth, with_first
 
 if TYPE_CHECKING:
     from windrow.core.policies import ShapePolicy, ShapeRequest
@@ -46,6 +46,10 @@ FIRST_SHARE = 1 / 8
 #: The same where the work is one opaque function, which shows no first rows before: inputs whose rows take ten times as long are met
 #: by chance, and a quarter of this share bounds what they hold up (benchmarks/paper_shape.py, the tail: worst of ten runs 2.1 -> 1.2).
 OPAQUE_SHARE = 1 / 32
+
+#: Rows of a task of an opaque function at most: it holds columns whole, and arrays of over 32 MB have their pages from the kernel each time.
+#: Tasks of a million events of jets took 1.2 times as long as two of half a million (benchmarks/coffea_processor.py).
+OPAQUE_ROWS = 1 << 19
 
 #: And so many at least: steps are checked on the first rows, and a handful of them shows nothing.
 FIRST_LEAST = 1_024
@@ -86,16 +90,19 @@ class Guided(Queued):
     ) -> None:
         self._remembered = remembered or {}  #: by category: what tasks cost in an earlier run
         self._most_s = MOST_S if most_s is None else most_s
+        self._opaque = opaque
         self._first_share = OPAQUE_SHARE if opaque else FIRST_SHARE
         self._first_rows = first_rows  #: of tasks before anything is known of their cost, where the user guesses
 
     def rows(self, request: ShapeRequest) -> int:
         workers = max(request.workers, 1)
         left = request.known + request.expected
-        costs: StepCost | CostSums = request.costs
-        if not costs.calls:
-            costs = self._remembered.get(request.category) or costs
-        want = min(max(left / (2 * workers), enough_rows(costs), LEAST_ROWS), MOST_ROWS)
+        costs = self._known(request)
+        # What an opaque function takes whatever its rows is paid for by every task, and so many rows take as long.
+        fixed_s, row_s = (0.0, 0.0) if request.parts or not self._opaque or are_alike(costs) else fit(costs)
+        worth = fixed_s / row_s if row_s else 0.0
+        least = max(enough_rows(costs), LEAST_ROWS) if not worth else worth / CALLS
+        want = min(max(left / (2 * workers), least), OPAQUE_ROWS if self._opaque else MOST_ROWS)
         # With so many rows each, counting what they are at, all workers would end together.
         level, crumb = (left + request.running) / workers, 1.0
         if costs.rows_in and request.parts:
@@ -117,8 +124,18 @@ class Guided(Queued):
         want /= request.slower
         if level < CRUMBS * want:
             want = max(level, min(crumb, left))
+        if self._opaque and left - want < max(worth, CALLS * want):
+            want = left
         # The source snaps down to units, this makes it the nearest.
         return max(int(want), 1) if request.parts else int(want) + request.unit // 2
+
+    def _known(self, request: ShapeRequest) -> StepCost | CostSums:
+        """Give what tasks of a category cost; where that does not tell calls from rows, with what they cost in an earlier run."""
+        costs, before = request.costs, self._remembered.get(request.category)
+        if not self._opaque:
+            return costs if costs.calls or before is None else before
+        costs = with_first(costs, request.cold)
+        return before.merge(costs) if before is not None and (not costs.calls or are_alike(costs)) else costs
 
 
 class CappedUntilReordered:

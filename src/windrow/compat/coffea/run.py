@@ -14,13 +14,20 @@ from windrow.errors import IncompleteError, MergeError
 from windrow.pipeline.run.engine_choice import EngineChoice, make_launch_policy, with_memory_pool
 from windrow.pipeline.run.run import error_of
 from windrow.run.loop import run as run_loop
+from windrow.shape.allocation.policy import Allocation
+from windrow.shape.costs import are_alike, with_first
 from windrow.shape.guided import Guided
 from windrow.watch.progress import watching
 
 if TYPE_CHECKING:
     from windrow.compat.coffea.workload import RangesWorkload
-    from windrow.core.records import InputSpec
+    from windrow.core.policies import LaunchPolicy
+    from windrow.core.records import InputSpec, StepCost
     from windrow.pipeline.definition.options import Options
+
+#: By function: what ranges of its rows took, and the memory, in the runs of this program before; the newest, so many.
+_learned: dict[Any, tuple[dict[str, StepCost], list[dict[str, Any]]]] = {}
+MOST_LEARNED = 64
 
 #: What workers import before they are made.
 NEEDED = ("windrow.compat.coffea", "windrow.blocks.vectors", "numpy.ma", "vector._compute.lorentz.dot")
@@ -37,9 +44,13 @@ class Ended(NamedTuple):
 def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Options, *, small: bool) -> Ended:
     """Run a function over inputs; of ``small`` ones in one worker, until they are seen to take long."""
     choice = choose_engine(options, small=small)
-    policies = Policies(choice.shape(Guided(opaque=True)), safety=choice.safety(journaled=False))
-    launches = make_launch_policy(options, choice.workers, blocks=False)
-    row_options = RowOptions(on_error=options.on_error, row_limit=options.max_rows, chunk=options.chunk, halves=True)
+    costs, used = _learned.get(workload.key, ({}, []))
+    policies = Policies(choice.shape(Guided(costs, opaque=True)), safety=choice.safety(journaled=False))
+    launches = make_launch_policy(options, choice.workers, blocks=False, remembered=used)
+    row_options = RowOptions(
+        on_error=options.on_error, row_limit=options.max_rows, chunk=options.chunk, halves=True,
+        row_s={name: cost.wall / cost.rows_in for name, cost in costs.items()},
+    )  # fmt: skip
     rows = RowFeeder(specs, policies, row_options)
     engine, collector = choice.engine(rows), PieceCollector()
     if options.memory is not None:
@@ -53,6 +64,7 @@ def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Op
             outcome = run_loop(scheduler, engine, workload, observers=observers, collector=collector)
         if outcome.failure is not None:
             raise error_of(outcome.failure, options)
+        _remember(workload.key, rows, launches)
         output = add_all(collector.pieces)
     except MergeError as error:
         raise MergeError(f"{workload.name}: {error.message}") from error.__cause__
@@ -67,6 +79,18 @@ def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Op
         if entry.state == "failed"
     ]
     return Ended(output, left_out, [*choice.said(), *rows.notes, *outcome.notes])
+
+
+def _remember(key: Any, rows: RowFeeder, launches: LaunchPolicy) -> None:
+    """Keep what was learned of a function, so that its next run need not find out."""
+    costs, used = _learned.pop(key, ({}, []))
+    for name, account in rows.accounts.items():
+        new = with_first(account.sums(), account.cold)
+        if new.rows_in:
+            costs[name] = costs[name].merge(new) if are_alike(new) and name in costs else new
+    _learned[key] = costs, launches.remember() if isinstance(launches, Allocation) else used
+    if len(_learned) > MOST_LEARNED:
+        del _learned[next(iter(_learned))]
 
 
 def choose_engine(options: Options, *, small: bool) -> EngineChoice:

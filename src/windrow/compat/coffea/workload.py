@@ -29,9 +29,11 @@ class RangesWorkload(RowsWorkload):
         self.name = name  #: of the function, in messages
         self.function = function
         self.grid = grid  #: rows of a cell; None: any range is run as a whole
+        #: what tells the function from others, but for what it works with: of a processor that was changed nothing is known
+        self.key = name, getattr(getattr(function, "__func__", function), "__code__", None)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "ambient": ambient()}
+        return {**self.__dict__, "key": None, "ambient": ambient()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         restore(state.pop("ambient"))

@@ -10,7 +10,8 @@ import pytest
 from core_world import CRASH, ERROR, KILL, READ, World, missing_rows
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker
 from windrow.core.events import CancelRequested, Closed, DrainRequested, Event, Finished, Submitted, Tick, WorkerJoined
-from windrow.core.policies import LaunchPolicy, Options, Policies
+from windrow.core.inputs import SLOWER, Family, Input
+from windrow.core.policies import LaunchPolicy, Options, Policies, ShapeRequest
 from windrow.core.records import (
     DRIVER,
     NO_COST,
@@ -28,6 +29,7 @@ from windrow.core.records import (
     Rows,
     RowsReport,
     RunRows,
+    StepCost,
 )
 from windrow.core.retry import EXPLAINED, MOST_LOSSES
 from windrow.core.rows import MOST_INPUTS, RowFeeder, RowOptions
@@ -971,3 +973,38 @@ def test_tasks_of_several_inputs_come_through_whatever_happens(seed: int) -> Non
     assert [sum(rows.stop - rows.start for rows in taken if rows.input == one.id) for one in specs] == [
         one.rows for one in specs
     ]
+
+
+class Asked(Fixed):
+    """A fixed size which remembers how slow rows were said to be."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(rows)
+        self.slower: list[float] = []
+
+    def rows(self, request: ShapeRequest) -> int:
+        self.slower.append(request.slower)
+        return super().rows(request)
+
+
+def test_inputs_that_nothing_is_known_of_may_be_as_slow_as_the_slowest() -> None:
+    shape = Asked(10)
+    made = world(known(40, 40, 40), policies=Policies(shape))
+    go_on(made, A, 4, wall=1.0)
+    go_on(made, A, 4, wall=4.0)
+    assert shape.slower[:5] == [1.0] * 5
+    assert all(one > SLOWER for one in shape.slower[5:8])
+    finish_all(made)
+    assert shape.slower[8] == feeder_of(made).accounts["d"].slowest > SLOWER  # the first task of the third input
+
+
+def test_rows_that_run_for_long_say_how_slow_an_input_is() -> None:
+    (spec,) = known(100)
+    one = Input(spec, Family(0), 0)
+    costs = StepCost(calls=10, rows_in=1000, wall=10.0)
+    assert one.slower(costs, 5.0) == 1.0
+    one.running[1] = 50, 0.0
+    assert one.slower(costs, 0.4) == 1.0
+    assert one.slower(costs, 5.0) == pytest.approx(10.0)
+    one.took = 50, 0.5
+    assert one.slower(costs, 5.0) == pytest.approx(5.5)

@@ -99,7 +99,7 @@ class Account:
 
     __slots__ = (
         "_asked", "_changed", "_learned", "_outdated", "_wall_s", "_warm", "blamed", "cold", "guards", "least_s",
-        "most_memory", "most_rows", "plan", "plans", "row_s", "spent_s",
+        "most_memory", "most_rows", "plan", "plans", "row_s", "slowest", "spent_s",
     )  # fmt: skip
 
     def __init__(self, plan: Plan) -> None:
@@ -108,6 +108,7 @@ class Account:
         self.row_s: float | None = None  #: seconds per row of recent tasks
         self.most_memory = self.most_rows = 0  #: of a task, the first in bytes
         self.least_s = math.inf  #: that a task took: what tasks take whatever their rows is no more
+        self.slowest = 1.0  #: how many times as long as on average rows took of the slowest input
         self.spent_s = 0.0  #: in accepted tasks: processor time, where they compute
         self._wall_s = 0.0
         self.blamed = 0  #: times that a moved order was held to have used too much

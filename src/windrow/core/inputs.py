@@ -144,7 +144,8 @@ class Input:
     """One input as work is cut from it."""
 
     __slots__ = (
-        "bad", "borders", "crashes", "cutter", "failure", "family", "identity", "place", "rows", "spec", "state", "took", "touched",
+        "bad", "borders", "crashes", "cutter", "failure", "family", "identity", "place", "rows", "running", "spec", "state", "took",
+        "touched",
     )  # fmt: skip
 
     def __init__(self, spec: InputSpec, family: Family, place: int) -> None:
@@ -158,15 +159,21 @@ class Input:
         self.crashes = 0  #: of workers that merged or sent its partials
         self.touched = False  #: a task was cut from it
         self.took = (0, 0.0)  #: rows that were run, and seconds
+        self.running: dict[int, tuple[int, float]] = {}  #: by task that may still run: its rows, and since when
         self.failure: Failure | None = None  #: why it is BAD
         self.bad: dict[tuple[int, int], Failure] = {}  #: rows of units in parts that were given up, and why
 
-    def slower(self, costs: StepCost | CostSums) -> float:
-        """Say how many times as long rows take here as on average, where that is more than chance."""
+    def slower(self, costs: StepCost | CostSums, now: float = 0.0) -> float:
+        """Say how many times as long rows take here as on average, where that is more than chance; also of those that run."""
         rows, seconds = self.took
-        if not rows or not costs.wall:
+        if not costs.wall:
             return 1.0
-        times = seconds * costs.rows_in / (rows * costs.wall)
+        mean = costs.wall / costs.rows_in
+        times = seconds / (rows * mean) if rows else 1.0
+        if self.running:
+            rows += sum(size for size, _ in self.running.values())
+            seconds += sum(now - since for _, since in self.running.values())
+            times = max(times, seconds / (rows * mean))
         return times if times > SLOWER else 1.0
 
     def failure_of(self, row: int) -> Failure | None:

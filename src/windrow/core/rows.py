@@ -49,6 +49,9 @@ PART_S = 0.5
 #: A run that is expected to take less than this, all workers together, is over before a decision about it pays.
 SHORT_S = 2.0
 
+#: Seconds of an input that must have been run before it says how long rows of others may take: of little that may be chance.
+SHOWS_S = 0.5
+
 #: Seconds that a row must take for every byte that it hands over: bringing that from a worker and to another takes some
 #: 2 ns a byte, and is to stay under a tenth of the time.
 CARRY_S = 2e-8
@@ -195,7 +198,10 @@ class RowFeeder:
         request.category, request.workers, request.unit = category, len(desk.workers.alive), unit
         request.known, request.expected = inputs.uncut, inputs.expected() if inputs.unopened else 0
         request.running, request.costs = desk.queues.rows_ahead(row_s), account.sums()
-        request.slower, request.least_s, request.cold = one.slower(request.costs), account.least_s, account.cold
+        request.least_s, request.cold = account.least_s, account.cold
+        one.running = {number: about for number, about in one.running.items() if number in self.given}
+        # Of an input that nothing is known of, rows may take as long as those of the slowest.
+        request.slower = one.slower(request.costs, desk.batch.now) if one.touched else account.slowest
         want = self.policies.shape.rows(request)
         if bound is not None:
             want = min(want, bound)
@@ -211,6 +217,7 @@ class RowFeeder:
         one.family.life = one.family.life or life
         number = self._next_task()
         self.given[number] = bundle
+        one.running[number] = size, desk.batch.now
         if not one.cutter.rows:
             self.partials.review_input(one)  # nothing more comes for workers that are through with its family
         short_s = 0.0
@@ -363,6 +370,8 @@ class RowFeeder:
         if len(task.payload.rows) == 1:
             one = self.inputs.inputs[task.payload.rows[0].input]
             one.took = one.took[0] + size, one.took[1] + wall
+            if one.took[1] > SHOWS_S:
+                account.slowest = max(account.slowest, one.slower(account.sums()))
         account.count(size, wall, warm=warm, cpu=measured.cpu * wall / max(measured.wall, 1e-9))
         if not warm:
             self._known.add(key)

@@ -35,6 +35,9 @@ MOST_S = 2.0
 #: one pays for that again.
 CALLS = 0.1
 
+#: Tasks may take longer than they are to only where the shortest one took this share of that: else most of it is for rows.
+MOSTLY = 0.5
+
 #: Rows of a task at most before anything is known of its cost: two canonical units, so that an
 #: analysis of 100 us per row is seen to move after half a minute.
 FIRST_ROWS = 262_144
@@ -53,6 +56,9 @@ OPAQUE_ROWS = 1 << 19
 
 #: And so many at least: steps are checked on the first rows, and a handful of them shows nothing.
 FIRST_LEAST = 1_024
+
+#: Share of what is left, all workers together, that a task may take where its rows are slow: what it takes whatever its rows is slow too.
+LATE = 1 / 8
 
 #: A task takes all that would make the workers end together if that is at most this much larger:
 #: crumbs cost a task's fixed price.
@@ -99,8 +105,10 @@ class Guided(Queued):
         left = request.known + request.expected
         costs = self._known(request)
         # What an opaque function takes whatever its rows is paid for by every task, and so many rows take as long.
-        fixed_s, row_s = (0.0, 0.0) if request.parts or not self._opaque or are_alike(costs) else fit(costs)
-        worth = fixed_s / row_s if row_s else 0.0
+        fixed_s = 0.0 if request.parts or not self._opaque or are_alike(costs) else min(fit(costs)[0], request.least_s)
+        worth = (
+            fixed_s * costs.rows_in / max(costs.wall - fixed_s * costs.calls, CALLS * costs.wall) if fixed_s else 0.0
+        )
         least = max(enough_rows(costs), LEAST_ROWS) if not worth else worth / CALLS
         want = min(max(left / (2 * workers), least), OPAQUE_ROWS if self._opaque else MOST_ROWS)
         # With so many rows each, counting what they are at, all workers would end together.
@@ -111,9 +119,8 @@ class Guided(Queued):
             want = max(min(want, level / 2, rows_within(request, costs, self._most_s)), least)
         elif costs.rows_in:
             within = rows_within(request, costs, self._most_s)
-            if (
-                within * costs.calls < costs.rows_in
-            ):  # tasks took longer than they are to: by what they take anyway, perhaps
+            # Tasks took longer than they are to: by what they take anyway, perhaps. That is no more than the shortest one took.
+            if within * costs.calls < costs.rows_in and request.least_s > MOSTLY * self._most_s:
                 within = max(within, rows_worth(costs, CALLS, request.least_s))
             want = min(want, within)
         else:
@@ -121,7 +128,8 @@ class Guided(Queued):
                 return self._first_rows
             part = (self._first_share if request.running else self._first_share / 2) * 2 / max(workers, 2)
             want = min(want, FIRST_ROWS, max(part * left, request.unit, FIRST_LEAST))
-        want /= request.slower
+        if request.slower > 1:  # a task may take longer where that is a small share of what is left
+            want /= max(request.slower / max(LATE * level / want, 1.0), 1.0)
         if level < CRUMBS * want:
             want = max(level, min(crumb, left))
         if self._opaque and left - want < max(worth, CALLS * want):

@@ -124,6 +124,21 @@ def test_the_first_task_checks_steps_and_each_worker_is_told_once_which_are_row_
     assert told(B) == frozenset()  # it knows
 
 
+def test_what_tasks_were_said_to_take_is_kept_with_what_they_took() -> None:
+    made = world(known(60))
+    account = feeder_of(made).accounts["d"]
+    said, took = [], []
+    for wall in (1.0, 2.0, 4.0, 1.0):
+        said.append(made.queues[A][0].task.payload.predicted_s)
+        took.append(wall)
+        go_on(made, A, wall=wall)
+    assert said[0] == 0.0
+    assert said[1] == 1.0
+    assert (account.predicted, account.used_s) == (3, 7.0)
+    assert account.predicted_s == pytest.approx(sum(said))
+    assert account.off_s == pytest.approx(sum(abs(a - b) for a, b in zip(said[1:], took[1:], strict=True)))
+
+
 def test_the_first_worker_gets_the_first_rows_under_the_plan() -> None:
     plan = Plan(id=3, category="d", order=("a", "b"))
     made = world(known(30), plans={"d": plan})

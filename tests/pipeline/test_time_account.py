@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,11 @@ from hypothesis import strategies as st
 import windrow as wr
 from windrow.core.events import Finished, WorkerJoined
 from windrow.core.records import Evidence, Life, Measurement, Opened, RowsReport, StepCost, Worker
+from windrow.pipeline.results.ledger import Ledger
 from windrow.pipeline.run.time_account import TimeAccount
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 seconds = st.floats(0, 100)
 
@@ -42,6 +47,29 @@ def test_the_parts_add_up_to_the_wall_time_of_all_workers(engine: str, workers: 
     assert "time: " in result.explain()
     merged = wr.merge(result, analysis().run({"d": {"x": np.arange(5.0)}}, engine="inline", progress=False))
     assert merged.account["steps"] > result.account["steps"]
+
+
+def test_what_chunks_were_predicted_to_take_is_told_beside_what_they_took(tmp_path: Path) -> None:
+    data = {name: {"x": np.arange(1000.0)} for name in ("a", "b")}
+    made = analysis()
+    first = made.run(data, engine="inline", progress=False)
+    assert first.predicted == {}  # one chunk each, of which nothing was known
+    result = made.run(data, engine="inline", progress=False, rundir=tmp_path / "run")
+    again = wr.load(tmp_path / "run")
+    for one in (result, again, wr.merge(result)):
+        assert set(one.predicted) == {"a", "b"}
+        facts = one.predicted["a"]
+        assert facts["predicted"] == 1
+        assert abs(facts["predicted_s"] - facts["used_s"]) <= facts["off_s"] * (1 + 1e-9)
+        assert json.loads(one.to_json())["predicted"] == one.predicted
+    assert '<section id="predictions">' in result.report().read_text()
+    other = analysis().run({"c": {"x": np.arange(9.0)}}, engine="inline", progress=False)
+    assert '<section id="predictions">' not in other.report(tmp_path / "other.html").read_text()
+    other.predicted = {"c": {"predicted": 2, "predicted_s": 1.0, "used_s": 4.0, "off_s": 3.0}}
+    assert "predictions: chunks were to take 1 s and took 4 s (2 of them), off by 75 % on average" in other.explain()
+    assert wr.merge(result, other).predicted == {**result.predicted, **other.predicted}
+    result.predicted, result.ledger = {"c": result.predicted["a"]}, Ledger(())
+    assert wr.merge(result, other).predicted["c"]["used_s"] == result.predicted["c"]["used_s"] + 4.0
 
 
 @given(st.lists(seconds, min_size=8, max_size=8), st.integers(1, 8), seconds)

@@ -10,17 +10,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
 
 import windrow as wr
+from windrow.core.commands import Launch
 from windrow.core.policies import NO_TRIES
-from windrow.core.records import ONE_CORE, Measurement, Needs, Task
+from windrow.core.records import ONE_CORE, Life, Measurement, Needs, Plan, Task
+from windrow.engines import job_runner
+from windrow.engines.base import Outcome
 from windrow.errors import DependencyError, EngineError, GlobalsWarning, TaskLostError
 from windrow.tasks import places
 from windrow.tasks.places import PROCESS, THREAD, PlacePolicy, Seen
+
+if TYPE_CHECKING:
+    from windrow.engines.base import Job
 
 HOME = os.getpid()
 COUNTS: list[int] = []
@@ -132,6 +138,30 @@ def test_calls_that_may_not_share_the_program_get_a_process() -> None:
     policy = PlacePolicy(calls_of(5), 2)
     assert granted(policy, task(1, needs=Needs.of({"cores": 1, "memory": 1e9}))) == {PROCESS}
     assert granted(policy, task(1, needs=Needs.of({"cores": 2}))) == {PROCESS}
+
+
+def test_the_lock_that_measuring_lets_go_of_is_waited_for_as_part_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def take(seconds: float) -> float:
+        clock[0] += seconds
+        return 0.0
+
+    def body(_: Any) -> Outcome:
+        take(1.0)
+        return Outcome({})
+
+    monkeypatch.setattr(job_runner, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(job_runner, "thread_time", lambda: 0.0)
+    monkeypatch.setattr(job_runner.RunQueue, "delay_s", lambda _: take(4.0))
+    workload: Any = SimpleNamespace(open_worker=lambda _: SimpleNamespace(run=body, used=None))
+    runner, job = job_runner.JobRunner(workload, Life(0, 0)), cast("Job", None)
+    launch = Launch(task(1), 1, Life(0, 0), Plan(id=0, category="f"))
+    for samples, expected in ((False, 1.0), (True, 9.0)):
+        runner.samples = samples
+        used = cast("Outcome", runner.run(launch, job)).measurement
+        assert (used.wall, used.lock_wait) == (expected, expected)
+    runner.close()
 
 
 # -- where calls run

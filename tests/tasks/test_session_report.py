@@ -21,17 +21,21 @@ from attempt_records import done, finished, launched
 from windrow.cli.main import main
 from windrow.core.commands import Recall, TaskEnded
 from windrow.core.events import Cancelled
+from windrow.core.policies import NO_TRIES
 from windrow.core.records import Life, Measurement, Task
 from windrow.errors import UsageError
+from windrow.shape.allocation.policy import Allocation, NodeSize
 from windrow.tasks.history import History
 from windrow.watch import progress as watch_progress
 from windrow.watch.graph_run import waits
 from windrow.watch.progress import SessionProgress, SessionSnapshot
+from windrow.watch.report.memory import calls_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ENGINES = ["inline", "threads", "processes"]
+MEMORY = '<section id="memory">'
 HALF_A_SECOND = Measurement(wall=0.5)
 
 
@@ -100,6 +104,34 @@ def test_the_command_writes_the_same_page(tmp_path: Path) -> None:
     assert manifest["session"] == "small"
     assert manifest["state"] == "complete"
     assert manifest["tasks"] == {"called": 12, "done": 11, "failed": 1, "cancelled": 0}
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_memory_of_calls_is_told_where_some_was_learned(kept: bool, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    with wr.Session(engine="processes", workers=1, rundir=tmp_path / "run" if kept else None) as session:
+        assert one(1).result() == 2  # the first call of a worker is measured, however short it is
+        session.barrier()
+        assert MEMORY in session.report(page).read_text()
+    assert "known to use" in session.report(page).read_text()
+    if kept:
+        CliRunner().invoke(main, ["report", str(tmp_path / "run"), "--out", str(page)])
+        assert MEMORY in page.read_text()
+    assert MEMORY not in small(engine="threads").report(page).read_text()
+
+
+def test_words_about_the_memory_of_calls() -> None:
+    policy = Allocation(nodes=[NodeSize(1e9, 2)])
+    assert calls_table(policy.describe(lines=False)) == ""
+    for number in range(9):
+        task = Task(number, "big", makes=(f"{number}.0",))
+        policy.grant(task, NO_TRIES)
+        policy.seen(task, Measurement(wall=1.0, peak_memory=600_000_000, baseline=50_000_000))
+    cells = re.findall(r"<t[hd][^>]*>([^<]+)", calls_table(policy.describe(lines=False)))
+    told = dict(zip(cells[:8], cells[8:], strict=True))
+    assert (told["task"], told["calls measured"]) == ("big", "9")
+    assert (told["most used"], told["known to use"], told["predictions off by"]) == ("600 MB", "600 MB", "0 %")
+    assert (told["granted at most"], told["share of a worker"], told["used too much"]) == ("604 MB", "500 MB", "-")
 
 
 def test_the_log_says_how_long_a_session_was_also_if_nothing_was_left_to_write(tmp_path: Path) -> None:

@@ -99,7 +99,8 @@ class Account:
 
     __slots__ = (
         "_asked", "_changed", "_learned", "_outdated", "_wall_s", "_warm", "blamed", "cold", "guards", "least_s",
-        "most_memory", "most_rows", "plan", "plans", "row_s", "slowest", "spent_s",
+        "most_memory", "most_rows", "off_s", "plan", "plans", "predicted", "predicted_s", "row_s", "slowest", "spent_s",
+        "used_s",
     )  # fmt: skip
 
     def __init__(self, plan: Plan) -> None:
@@ -109,6 +110,9 @@ class Account:
         self.most_memory = self.most_rows = 0  #: of a task, the first in bytes
         self.least_s = math.inf  #: that a task took: what tasks take whatever their rows is no more
         self.slowest = 1.0  #: how many times as long as on average rows took of the slowest input
+        self.predicted = 0  #: tasks of which was said how long they would take
+        #: of these: what was said, what they took, and how far that is apart
+        self.predicted_s = self.used_s = self.off_s = 0.0
         self.spent_s = 0.0  #: in accepted tasks: processor time, where they compute
         self._wall_s = 0.0
         self.blamed = 0  #: times that a moved order was held to have used too much
@@ -135,6 +139,14 @@ class Account:
         per_row = wall / rows
         self.row_s = per_row if recent is None or self._changed else recent + RECENT * (per_row - recent)
         self._changed = self._changed and not warm
+
+    def compare(self, predicted_s: float, used_s: float) -> None:
+        """Take in what a task was said to take, if anything was, and what it took."""
+        if predicted_s:
+            self.predicted += 1
+            self.predicted_s += predicted_s
+            self.used_s += used_s
+            self.off_s += abs(predicted_s - used_s)
 
     def sums(self) -> StepCost | CostSums:
         """Give the sums over tasks as they are now; those of warm workers alone once there are two of them."""

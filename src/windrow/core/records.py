@@ -170,6 +170,7 @@ class RunRows(NamedTuple):
     #: Steps that other tasks have shown to be row-pure; None: the first task of all checks them at this time.
     checked: frozenset[str] | None = frozenset()
     block: int = 0  #: rows of a call of a step at most; 0: what the plan says
+    predicted_s: float = 0.0  #: what it was taken to take when it was cut; 0: nothing was known
 
     def ranges(self) -> Iterator[RunRows]:
         """Give a payload for each range."""

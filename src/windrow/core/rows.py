@@ -232,7 +232,10 @@ class RowFeeder:
         size += sum(after.stop - after.start for _, after in more)
         all_rows = (rows, *(after for _, after in more))
         identities = (one.identity, *(other.identity for other, _ in more))
-        payload = make_record(RunRows, (all_rows, identities, part, short_s, self._spare(), checked, block))
+        predicted_s = size * (row_s or 0.0)
+        payload = make_record(
+            RunRows, (all_rows, identities, part, short_s, self._spare(), checked, block, predicted_s)
+        )
         makes = (f"rows {number}",)
         return make_record(Task, (number, category, size, payload, (), (), makes, False, *self._row_task))
 
@@ -373,6 +376,7 @@ class RowFeeder:
             if one.took[1] > SHOWS_S:
                 account.slowest = max(account.slowest, one.slower(account.sums()))
         account.count(size, wall, warm=warm, cpu=measured.cpu * wall / max(measured.wall, 1e-9))
+        account.compare(task.payload.predicted_s * size / task.size, wall)
         if not warm:
             self._known.add(key)
         evidence = report.evidence

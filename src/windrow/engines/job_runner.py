@@ -133,13 +133,17 @@ class JobRunner:
             begin = perf_counter()
             if watched:
                 delay, cpu = queue.delay_s(), thread_time()
-            if not self.samples:  # else the lock that was let go of just now is waited for as part of a short task
+            # With samples the lock that was let go of just now is waited for as part of the task, and likewise at its end: where
+            # others are busy, those who wait for the lock also wait for a processor, and it changes hands at these places only.
+            if not self.samples:
                 begin = perf_counter()
             outcome = side.run(job)
             wall = perf_counter() - begin
             if watched:
-                cpu = thread_time() - cpu
-                lock_wait = max(0.0, wall - cpu - (queue.delay_s() - delay))
+                cpu, delay = thread_time() - cpu, queue.delay_s() - delay
+                if self.samples:
+                    wall = perf_counter() - begin
+                lock_wait = max(0.0, wall - cpu - delay)
             self.brief = wall < BRIEF_S and not rows
         finally:
             if metered:

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections import deque
+from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,7 +97,9 @@ class Driver:
         offered = dict(self.offers.amounts).get("memory", 0)
         nodes = [NodeSize(offered, self._workers)] if offered and self._isolated else []
         self.places = PlacePolicy(session.calls, self._workers, nodes) if engine == "auto" else None
-        self._scheduler = Scheduler(policy=self.places or Allocation(nodes=nodes), options=options)
+        policy = self.places or Allocation(nodes=nodes)
+        session.watched.watch.memory = partial(policy.describe, lines=False)
+        self._scheduler = Scheduler(policy=policy, options=options)
         self._done = threading.Event()
         # Daemon: an interpreter that exits must not wait for a task without an end.
         self.thread = threading.Thread(target=self._go, name=f"windrow-{session.name}", daemon=True)

@@ -119,6 +119,7 @@ class History:
         self.engine = engine
         self.over = False
         self.written: Callable[[str], None] | None = None  #: is given every line, if anybody wishes so
+        self.memory: Callable[[], list[dict[str, Any]]] = list  #: what calls used and were granted, by name
         self.within = False  #: somebody has entered the session's block, so that it will be closed
         self.closed = False  #: nothing more will be called
         self.counts = {"called": 0, "done": 0, "failed": 0, "cancelled": 0}
@@ -304,7 +305,7 @@ class History:
             dropped = dict(self.dropped)
         text += "".join([json.dumps(line) + "\n" for line in others])
         state = "complete" if self.over else "running"
-        facts = {"session": self.name, "state": state, "options": {"engine": self.engine}}
+        facts = {"session": self.name, "state": state, "options": {"engine": self.engine}, "memory": self.memory()}
         return graph_run(read_log(text.splitlines(), now), facts, dropped)
 
     def open_lines(self) -> str:

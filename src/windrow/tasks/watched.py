@@ -103,7 +103,8 @@ class Watched:
         with self.log.lines().open(encoding="utf-8", errors="replace") as lines:
             log = read_log(chain(unfinished, lines), self.watch.now())
         # The log has what was reused at the end only.
-        return graph_run(replace(log, reused=dict(self.watch.reused)), self.log.directory.read_manifest())
+        facts = {**self.log.directory.read_manifest(), "memory": self.watch.memory()}
+        return graph_run(replace(log, reused=dict(self.watch.reused)), facts)
 
     def report(self, path: Any) -> Path:
         page, trace = report_places(self.rundir, path, REPORT, TRACE)
@@ -168,6 +169,7 @@ class SessionLog(LogFile):
         self.note(watch.now(), "reused", names=watch.reused)
         broken = self.close_stream()
         facts: dict[str, Any] = {"state": "complete", "ended": time_text(), "tasks": dict(watch.counts)}
+        facts["memory"] = watch.memory()
         if error is not None:
             said = isinstance(error, str | WindrowError)
             words = str(error) if said else f"{type(error).__name__}: {error}"

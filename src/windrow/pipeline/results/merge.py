@@ -84,7 +84,7 @@ def merge(*results: Result) -> Result:
         ordering={dataset: told for result in reversed(results) for dataset, told in result.ordering.items()},
         reads=[read for result in results for read in result.reads],
         account=add_by_key(result.account for result in results),
-        memory=_memory(results),
+        **_chunks(results),
         engine=" and ".join(_distinct((result.engine,) for result in results)),
         workers=max(result.workers for result in results),
         interrupted=any(result.interrupted for result in results),
@@ -273,9 +273,14 @@ def _initial(results: Sequence[Result]) -> dict[str, Count]:
     return {dataset: count for dataset, count in total.items() if dataset not in unknown}
 
 
-def _memory(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
-    """Give of each dataset what the run says of it that needed most."""
-    return dict(sorted((one for result in results for one in result.memory.items()), key=lambda one: one[1]["most"]))
+def _chunks(results: Sequence[Result]) -> dict[str, Any]:
+    """Give of each dataset what chunks took together, and of their memory what the run says that needed most."""
+    datasets = dict.fromkeys(name for result in results for name in result.predicted)
+    memory = sorted((one for result in results for one in result.memory.items()), key=lambda one: one[1]["most"])
+    return {
+        "predicted": {name: add_by_key(one.predicted.get(name, {}) for one in results) for name in datasets},
+        "memory": dict(memory),
+    }
 
 
 def _ledger(results: Sequence[Result]) -> Ledger:

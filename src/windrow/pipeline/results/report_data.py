@@ -89,6 +89,7 @@ def report_data(result: Result) -> dict[str, Any]:
         "seconds": result.seconds,
         "account": result.account,
         "tail_s": result.tail_s,
+        "predicted": result.predicted,
         "memory": {name: one for name, one in result.memory.items() if one["limited"]},
         "bytes_read": result.bytes_read,
         "engine": result.engine,

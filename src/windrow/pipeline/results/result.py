@@ -11,7 +11,7 @@ from windrow import __version__
 from windrow.blocks.program import NOMINAL
 from windrow.errors import IncompleteError, alternatives
 from windrow.pipeline.cutflow.nminus1 import Count, NMinusOneTables
-from windrow.pipeline.cutflow.regions import UnknownKey
+from windrow.pipeline.cutflow.regions import UnknownKey, add_by_key
 from windrow.pipeline.ordering.summary import order_lines
 from windrow.pipeline.results.grid import Grid
 from windrow.units import format_bytes, format_count, format_seconds
@@ -94,6 +94,8 @@ class Result(Mapping[str, Any]):
     ordering: dict[str, Any] = field(default_factory=dict, repr=False)
     account: dict[str, float] = field(default_factory=dict, repr=False)  #: seconds of all workers by what they went to
     tail_s: float = 0.0  #: at the end, in which some workers had nothing left to do
+    #: dataset -> of chunks of which was predicted what they take: how many, seconds predicted, used, and by which they differ
+    predicted: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)
     #: dataset -> memory of its chunks: what was learned, what running out cost, what to ask for; where it was measured
     memory: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
     kept: Any = field(default=None, repr=False)  #: which rows each region has; None where not kept
@@ -287,6 +289,11 @@ class Result(Mapping[str, Any]):
         if self.workers > 1 and self.tail_s and self.seconds:
             tail = f"{format_seconds(self.tail_s)} ({100 * self.tail_s / self.seconds:.0f} %)"
             lines.append(f"tail: some workers had nothing to do for the last {tail}")
+        one = add_by_key(self.predicted.values())
+        if one.get("predicted", 0) > 1:  # a single chunk tells nothing of how near predictions are
+            words = f"chunks were to take {format_seconds(one['predicted_s'])} and took {format_seconds(one['used_s'])}"
+            off = f"off by {100 * one['off_s'] / (one['used_s'] or 1.0):.0f} % on average"
+            lines.append(f"predictions: {words} ({one['predicted']:,} of them), {off}")
         lines += [f"- {decision}" for decision in self.decisions]
         lines += order_lines(self.ordering, self.order)
         lines += [f"guard: {step!r} runs after {cut!r}, learned" for step, cut in self.guards]
@@ -312,6 +319,7 @@ class Result(Mapping[str, Any]):
             "outputs": list(self.output_names),
             "cutflow": self.cutflow.as_dict(),
             "nminus1": self.nminus1.as_dict(),
+            "predicted": self.predicted,
             "memory": self.memory,
             "saved": [dict(file) for file in self.saved],
             "decisions": list(self.decisions),

@@ -37,7 +37,7 @@ from windrow.pipeline.run.background import outcome_so_far
 from windrow.pipeline.run.batch import BatchSupply
 from windrow.pipeline.run.engine_choice import make_launch_policy, with_memory_pool
 from windrow.pipeline.run.stream import StreamSupply
-from windrow.pipeline.run.time_account import TimeAccount
+from windrow.pipeline.run.time_account import TimeAccount, predicted_times
 from windrow.pipeline.skims.publish import publish, saving
 from windrow.random import spare_cores
 from windrow.run.loop import run as run_loop
@@ -198,6 +198,7 @@ class _Run:
         failure = failure or supply.failure(result)
         result.seconds = perf_counter() - self.began
         result.account, result.tail_s = account.settle(result, outcome, before_s), account.tail_s
+        result.predicted = predicted_times(self.rows.accounts)
         result.memory = learned_memory(self.policy, self.rows.accounts)
         result.decisions = (*result.decisions, *memory_lines(result))
         limit: tuple[str, ...] = ()

@@ -9,6 +9,9 @@ from windrow.core.events import Exhausted, Failed, Finished, Started, WorkerJoin
 from windrow.core.records import Opened, RowsReport
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from windrow.core.accounts import Account
     from windrow.pipeline.results.result import Result
     from windrow.run.loop import RunOutcome
 
@@ -78,3 +81,13 @@ class TimeAccount:
         named["deciding"] = max(min(outcome.driver_cpu_s, left), 0.0)
         named["waiting for work"] = left - named["deciding"]
         return named
+
+
+def predicted_times(accounts: Mapping[str, Account]) -> dict[str, dict[str, float]]:
+    """Say by dataset what chunks were predicted to take and took, of those of which something was predicted."""
+    names = ("predicted", "predicted_s", "used_s", "off_s")
+    return {
+        dataset: {name: getattr(account, name) for name in names}
+        for dataset, account in accounts.items()
+        if account.predicted
+    }

@@ -289,12 +289,15 @@ class Allocation(LaunchPolicy):
 
     # -- for people, and for the next run
 
-    def describe(self) -> list[dict[str, Any]]:
-        """List what tasks of this run used, what was learned of them, and what came of what they were granted."""
+    def describe(self, *, lines: bool = True) -> list[dict[str, Any]]:
+        """List what tasks of this run used, what was learned of them, and what came of what they were granted.
+
+        Without ``lines``, which are made anew when they are asked for, it may be asked while the run goes on.
+        """
         found = []
         allowed = min(self.share, self._cap or self.share)
-        for key, alike in self._alike.items():
-            fit = alike.usage.fit()
+        for key, alike in list(self._alike.items()):
+            fit = alike.usage.fit() if lines else None
             said = {**key._asdict(), "strategy": self._strategy, "allowed": allowed, **alike.facts}
             if block := self._bounds.block(key):
                 said["block_rows"] = block

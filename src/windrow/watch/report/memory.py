@@ -1,8 +1,8 @@
-"""The section about memory of a report: what chunks used and were granted, what running out cost, and what to ask for."""
+"""The section about memory of a report: what chunks or calls used and were granted, what running out cost, and what to ask for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from windrow.watch.report.tables import hint, show_percent, table, tiles
 if TYPE_CHECKING:
     from windrow.watch.readlog import Log
 
+#: The column of by how much predictions were off.
+OFF_BY = ("predictions off by", lambda one: one["off"] / one["used"] if one.get("used") else None, "percent")
 #: Chunks that are drawn of those that ran well, and of others.
 MOST_CHUNKS = 3_000
 
@@ -37,14 +39,29 @@ def memory_section(data: Mapping[str, Any]) -> str:
     columns = (
         ("dataset", 0, "name"), ("chunks", "tasks", "count"), ("most rows", "rows", "count"), ("most used", "most", "bytes"),
         ("however few rows", "fixed", "bytes"), ("per row", "per_row", "bytes"),
-        ("predictions off by", lambda one: one["off"] / one["used"] if one["used"] else None, "percent"),
-        ("used too much", "became", "words"), ("MB to ask for", "suggested_mem_mb", "count"),
+        OFF_BY, ("used too much", "became", "words"), ("MB to ask for", "suggested_mem_mb", "count"),
     )  # fmt: skip
     charts = f"""<h3>Rows of chunks over time</h3>{chart("chunk-rows", "Rows of chunks over time")}
 <h3>Memory against rows</h3>{chart("chunk-memory", "Memory that chunks used against their rows")}"""
     note = hint("Lines are what was learned of a dataset, dashed: what a worker may use.")
     lines = table(({0: name, **one} for name, one in told.items()), columns)
     return f'{tiles(numbers)}<div id="chunk-charts">{charts}{note}</div>{lines}'
+
+
+def calls_table(told: Iterable[Mapping[str, Any]]) -> str:
+    """Write what calls were known to use and were granted, by the name of their task; nothing where nothing was measured."""
+    lines = [one for one in told if one.get("tasks")]
+    if not lines:
+        return ""
+    columns = (
+        ("task", "category", "name"), ("calls measured", lambda one: int(one["tasks"]), "count"), ("most used", "most", "bytes"),
+        ("known to use", lambda one: one["predicted"] / one["predictions"] if one.get("predictions") else None, "bytes"),
+        OFF_BY, ("granted at most", lambda one: one.get("most_granted") or None, "bytes"),
+        ("share of a worker", lambda one: one["allowed"] or None, "bytes"),
+        ("used too much", lambda one: int(one.get("larger", 0) + one.get("fail", 0)), "some"),
+    )  # fmt: skip
+    note = "Memory is granted once calls are known that need more than the share of a worker, or where it is asked for."
+    return table(lines, columns) + hint(note)
 
 
 def chunk_points(data: Mapping[str, Any], log: Log | None) -> dict[str, Any] | None:

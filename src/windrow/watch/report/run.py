@@ -38,6 +38,7 @@ def run_page(data: Mapping[str, Any], log: Log | None) -> str:
         ("histograms", "Histograms", _histograms(data)),
         ("cutflow", "Cutflow", _cutflow(data)),
         timeline_section(_CURVES, log),
+        *([("predictions", "Predictions", _predictions(data))] if data["predicted"] else []),
         *([("memory", "Memory", memory)] if memory else []),
         ("steps", "Steps", _steps(data)),
         ("order", "Order", order_section(data)),
@@ -105,6 +106,17 @@ def _summary(data: Mapping[str, Any], log: Log | None) -> str:
     if data["problems_total"]:
         parts.append('<p class="hint"><a href="#ledger">What is missing, and why</a></p>')
     return "\n".join(parts)
+
+
+def _predictions(data: Mapping[str, Any]) -> str:
+    columns = (
+        ("dataset", 0, "name"), ("chunks predicted", "predicted", "count"), ("predicted", "predicted_s", "seconds"),
+        ("used", "used_s", "seconds"), ("predictions off by", lambda one: one["off_s"] / (one["used_s"] or 1.0), "percent"),
+    )  # fmt: skip
+    lines = table(({0: name, **one} for name, one in data["predicted"].items()), columns)
+    return lines + hint(
+        "Seconds of chunks, by what a row of earlier ones had taken. Those of which nothing was known are not here."
+    )
 
 
 def _histograms(data: Mapping[str, Any]) -> str:

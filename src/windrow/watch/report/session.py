@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.units import format_count, format_seconds
 from windrow.watch.graph_run import RUNNING, Findings, cause_words
+from windrow.watch.report.memory import calls_table
 from windrow.watch.report.page import build_page, timeline_section, write_text
 from windrow.watch.report.plain_data import pathless, strict, without_paths
 from windrow.watch.report.run import environment_facts
@@ -42,6 +43,7 @@ def session_page(run: GraphRun, found: Findings, environment: Any) -> str:
     facts = {name: run.facts[name] for name in ("started", "ended") if run.facts.get(name)}
     graph = task_graph(run, MOST_NODES).svg()
     surroundings = pathless(strict({**facts, **environment}))
+    memory = calls_table(run.facts.get("memory") or ())
     sections = (
         ("summary", "Summary", _summary(run, found)),
         ("names", "Tasks", _names(run, found)),
@@ -51,6 +53,7 @@ def session_page(run: GraphRun, found: Findings, environment: Any) -> str:
             f'<div class="scroll drawing" tabindex="0">{graph}</div>' if run.tasks else hint(_nothing(run)),
         ),
         timeline_section({"rows": "Tasks per second over time"}, run.log),
+        *([("memory", "Memory", memory)] if memory else []),
         ("path", "Critical path", _path(run, found)),
         ("waiting", "Waiting", _waiting(run, found)),
         ("failures", "Failures", _failures(run)),

@@ -73,6 +73,7 @@ class WorkerLost(NamedTuple):
 
     life: Life
     failure: Failure | None = None  #: how it ended; held against the attempt that ran, if CRASHED
+    final: bool = False  #: its machine is gone too: no other life of it can begin
 
 
 class DrainRequested(NamedTuple):

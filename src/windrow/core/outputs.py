@@ -11,6 +11,7 @@ from windrow.errors import InternalError
 
 if TYPE_CHECKING:
     from windrow.core.graph import Node
+    from windrow.core.policies import Options
     from windrow.core.records import Failure, Grant, Holder
     from windrow.core.resources import Resources
     from windrow.core.rows import RowFeeder
@@ -79,7 +80,7 @@ class Outputs:
     """All outputs that exist."""
 
     def __init__(
-        self, batch: Batch, feeder: RowFeeder | None, resources: Resources, most_crashes: int, most_losses: int
+        self, batch: Batch, feeder: RowFeeder | None, resources: Resources, options: Options, most_losses: int
     ) -> None:
         self.kept: dict[Life, dict[str, Output]] = {}  #: by worker: what it holds
         self.fetching: dict[str, Output] = {}
@@ -87,7 +88,8 @@ class Outputs:
         self._batch = batch
         self._feeder = feeder
         self._resources = resources
-        self._most = most_crashes, most_losses
+        self._most = options.crashes, most_losses
+        self._direct = options.direct
         #: by name: how often a worker crashed, and went away, at sending it; as long as it did not come
         self._ends: dict[str, tuple[int, int]] = {}
 
@@ -109,7 +111,8 @@ class Outputs:
 
     def is_at(self, output: Output, worker: WorkerState) -> bool:
         """Whether a worker could read an output, at the cost of a copy sent along at most."""
-        return DRIVER in output.holders or worker.life in output.holders
+        holders = output.holders
+        return DRIVER in holders or worker.life in holders or (self._direct and bool(holders))
 
     # -- to the driver
 

@@ -50,7 +50,7 @@ class Scheduler:
         batch = self.batch = Batch()
         self.resources = Resources()
         self.workers = Workers(self.resources, self.options)
-        self.outputs = Outputs(batch, feeder, self.resources, self.options.crashes, MOST_LOSSES)
+        self.outputs = Outputs(batch, feeder, self.resources, self.options, MOST_LOSSES)
         self.queues = Queues(self)
         self.dispatch = Dispatch(self)
         self.graph = Graph(batch, self.outputs, self.queues, self.dispatch)
@@ -375,9 +375,9 @@ class Scheduler:
         worker = self.workers.find(event.life)
         failure = event.failure or UNSEEN
         if worker is not None:
-            self.recovery.lose_worker(worker, failure, again=True)
+            self.recovery.lose_worker(worker, failure, again=not event.final)
         else:
-            out = None if self.stopping else self.batch.out
+            out = None if self.stopping or event.final else self.batch.out
             self.workers.failed_to_start(event.life, failure, self.batch.now, out)
 
     def _drain_requested(self, event: happened.DrainRequested) -> None:

@@ -31,6 +31,10 @@ MALLOC = ((-3, 32 << 20), (-1, 1 << 30), (-2, 64 << 20))
 
 
 def pack_workload(workload: Workload) -> Parcel:
+    """Pack a workload; one that came packed from another machine is sent on as it is."""
+    there = getattr(workload, "parcel", None)
+    if isinstance(there, Parcel):
+        return there
     try:
         return pack(workload, WORKLOAD, by_value=True, own=workload.is_own)
     except Exception as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 import queue
 import threading
+import warnings
 import weakref
 from collections import deque
 from contextlib import suppress
@@ -84,6 +85,7 @@ class RemoteNode:
         self.joined = False
         self.plans: dict[int, tuple[int, Plan]] = {}  #: that it was sent, by identity, with their numbers
         self.common: set[int] = set()  #: what calls share, that it was sent
+        self.brought_by = ""  #: address of the node that hands it the workload
         self.stale = False  #: it has the workload as it was before news came
 
     @property
@@ -121,7 +123,8 @@ class DaskEngine:
         self._count = 0
         self._next_worker = number
         self._workload: Any = None
-        self._packed: Content | None = None
+        self._packed: Content | None = None  #: the workload as it is now
+        self._shared: tuple[str, Any] | None = None  #: a node that hands a large one to the others, and its task of Dask
         self._events: list[Event] = []
         self._outputs: dict[Handle, Any] = {}  #: that are here
         self._opened: dict[Handle, Any] = {}
@@ -139,7 +142,7 @@ class DaskEngine:
 
     def start(self, workload: Workload) -> None:
         self._workload = workload
-        self._packed = Content.of(pack_workload(workload).arrive())
+        self._content()  # what cannot be sent is refused before anybody is asked for
         self._see(present(self._client))
         for target in (self._watch, self._receive):
             thread = threading.Thread(target=target, name=f"windrow-dask-{target.__name__[1:]}", daemon=True)
@@ -176,12 +179,27 @@ class DaskEngine:
         node = self._nodes[address] = RemoteNode(self._count, address, self._next_worker, cores, min(limits, default=0))
         self._count += 1
         self._next_worker += cores
-        assert self._packed is not None
         for worker in range(node.first, node.first + cores):
             self._by_life[Life(worker, 0)] = node
             node.lives.add(Life(worker, 0))
         load = list(preload() if self._load is None else self._load)
-        self._exchange(node, Setup(node.first, cores, load, nodes.versions(), self._packed))
+        self._exchange(node, Setup(node.first, cores, load, nodes.versions()), self._share(node))
+
+    def _content(self) -> Content:
+        if self._packed is None:
+            self._packed = Content.of(pack_workload(self._workload).arrive())
+            self._shared = None
+        return self._packed
+
+    def _share(self, node: RemoteNode) -> Any:
+        """Give what brings the workload to a node: a large one goes from the first node that has it to the others."""
+        content = self._content()
+        if len(content.body) <= ALONG:
+            return content
+        if self._shared is None:
+            self._shared = node.address, self._submit(node, "work", None, nodes.keep, content)
+        node.brought_by = self._shared[0]
+        return self._shared[1]
 
     # -- tasks of Dask
 
@@ -190,10 +208,12 @@ class DaskEngine:
     ) -> Any:
         """Have a task of Dask run at a node; ``then`` is given what it gives, or why there is nothing. None: another task is."""
         self.submitted += 1
-        future = self._client.submit(
-            function, self._run, *args, key=f"windrow-{what}-{node.number}-{self._run}-{self.submitted}",
-            workers=[node.address], allow_other_workers=False, retries=0, pure=False,
-        )  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # it goes to one node, once
+            future = self._client.submit(
+                function, self._run, *args, key=f"windrow-{what}-{node.number}-{self._run}-{self.submitted}",
+                workers=[node.address], allow_other_workers=False, retries=0, pure=False,
+            )  # fmt: skip
         if then is not None:
             self._futures[future] = then
             future.add_done_callback(self._done.put)
@@ -216,14 +236,14 @@ class DaskEngine:
             for one in found:
                 self._heard.put((one, values.get(one), "" if one in values else why or _why(one)))
 
-    def _exchange(self, node: RemoteNode, setup: Setup | None = None) -> None:
+    def _exchange(self, node: RemoteNode, setup: Setup | None = None, workload: Any = None) -> None:
         """Send a node its orders; the answer comes when something has happened there."""
         orders, node.orders = node.orders, []
         number = node.sent
         node.sent += 1
         self._submit(
             node, "orders", lambda report, why: self._reported(node, report, why), nodes.exchange, number,
-            pickle.dumps(orders, 5), setup,
+            pickle.dumps(orders, 5), setup, workload,
         )  # fmt: skip
 
     # -- commands
@@ -260,8 +280,7 @@ class DaskEngine:
         node.lives.add(life)
         self._by_life[life] = node
         if node.stale:
-            self._packed = self._packed or Content.of(pack_workload(self._workload).arrive())
-            node.orders.append(NewWorkload(self._packed))
+            node.orders.append(NewWorkload(self._content()))
             node.stale = False
         node.orders.append(command)
 
@@ -533,6 +552,10 @@ class DaskEngine:
     def _lose(self, node: RemoteNode, how: str) -> None:
         del self._nodes[node.address]
         self.lost += node.joined
+        if self._shared is not None and self._shared[0] == node.address:
+            self._shared = None
+            for other in [one for one in self._nodes.values() if one.brought_by == node.address and not one.joined]:
+                self._lose(other, "could not be begun")  # it is begun again when it is seen the next time
         for life in sorted(node.lives):
             self._forget(life)
             self._events.append(WorkerLost(life, _lost(f"worker {life.worker} was lost, as its node {how}"), final=True))

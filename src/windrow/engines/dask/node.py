@@ -73,20 +73,27 @@ _making = threading.Lock()
 # -- the tasks of Dask
 
 
-def exchange(run: str, number: int, orders: bytes, setup: Setup | None = None) -> Report:
+def exchange(
+    run: str, number: int, orders: bytes, setup: Setup | None = None, workload: Content | None = None
+) -> Report:
     """Hand a batch of orders to the node of a run, and wait until there is something to report."""
     node = _nodes.get(run)
-    if setup is not None:
+    if setup is not None and workload is not None:
         wrong = unlike(setup.versions)
         if wrong:
             return Report(number, b"", wrong)
         with _making:
-            node = _nodes.get(run) or _nodes.setdefault(run, Node(run, setup))
+            node = _nodes.get(run) or _nodes.setdefault(run, Node(run, setup, workload))
     if node is None:
         return Report(number, b"", "it does not know the run: it was begun again, or heard nothing for long")
     node.hear(number, orders)
     secede()
     return node.report(number)
+
+
+def keep(run: str, workload: Content) -> Content:  # noqa: ARG001 - as all of them
+    """Keep the workload for other nodes, which get it from here."""
+    return workload
 
 
 def hand_out(run: str, handle: Handle, source: Life) -> Content:
@@ -160,9 +167,9 @@ class NodeWorkload:
 class Node:
     """The part of a run that this process has."""
 
-    def __init__(self, run: str, setup: Setup) -> None:
+    def __init__(self, run: str, setup: Setup, workload: Content) -> None:
         self._run = run
-        self._workload = NodeWorkload(setup.workload)
+        self._workload = NodeWorkload(workload)
         self._engine = NodeEngine(setup.cores, number=setup.first, preload=setup.preload)
         self._changed = threading.Condition()
         self._batches: dict[int, bytes] = {}  #: by number: those whose turn has not come

@@ -42,7 +42,6 @@ class Setup(NamedTuple):
     cores: int
     preload: list[str]
     versions: dict[str, str]  #: of what results depend on, at the driver
-    workload: Content
 
 
 class PackedCall(NamedTuple):

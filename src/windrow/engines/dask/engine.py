@@ -107,13 +107,20 @@ class DaskEngine:
     work_cpu_s = 0.0
 
     def __init__(
-        self, client: Any, *, number: int = 0, memory: int | None = None, load: Sequence[str] | None = None
+        self,
+        client: Any,
+        *,
+        number: int = 0,
+        memory: int | None = None,
+        load: Sequence[str] | None = None,
+        pooled: bool = False,
     ) -> None:
         self.waiting = False  #: for nodes, as there is none
         self.submitted = 0  #: tasks of Dask
         self._client = client
         self._memory = memory  #: of each node at most
         self._load = load
+        self._pooled = pooled  #: tasks may need several cores, so these are a node's and not a worker's
         self._run = token_hex(4)
         self._nodes: dict[str, RemoteNode] = {}  #: by address
         self._by_life: dict[Life, RemoteNode] = {}
@@ -481,11 +488,11 @@ class DaskEngine:
 
     def _joined(self, node: RemoteNode, event: WorkerJoined) -> WorkerJoined:
         self.seen.add(node.address)
-        if node.memory and not node.joined:
-            self._events.append(PoolChanged(node.pool, Needs.of({"memory": node.memory})))
+        offers = Needs.of({"memory": node.memory, "cores": node.cores if self._pooled else 0})
+        if offers.amounts and not node.joined:
+            self._events.append(PoolChanged(node.pool, offers))
         node.joined = True
-        pools = (node.pool,) if node.memory else ()
-        return WorkerJoined(event.worker._replace(pools=(*event.worker.pools, *pools)))
+        return WorkerJoined(event.worker._replace(pools=(node.pool,) if offers.amounts else ()))
 
     def _ask_for(self, node: RemoteNode, told: TooLarge, source: Life) -> None:
         begin = perf_counter()

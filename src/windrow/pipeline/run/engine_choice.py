@@ -99,7 +99,7 @@ class EngineChoice:
     reads_with: tuple[str, ...] = ()  #: modules that workers need for the files
     row_s: Mapping[str, float] = field(default_factory=dict)  #: of steps that were tried, without what every call takes
     compiled: Collection[str] = ()  #: steps that are
-    _then: str = "processes"  #: what it changes over to
+    then: str = "processes"  #: what it changes over to
     _foreseen: bool = False  #: first rows have shown that the run takes long
     _switching: SwitchingEngine | None = None
     _setup: ReadAhead | None = None
@@ -151,7 +151,7 @@ class EngineChoice:
         """Make the engine that one worker is changed for."""
         if self.client is not None or not self._is_compiled():
             return self._processes(number)
-        self._then = "threads"
+        self.then = "threads"
         threads = ThreadsEngine(self.after, number=number)
         threads.outputs = inline.outputs
         return threads
@@ -240,9 +240,9 @@ class EngineChoice:
         said = []
         switching = self._switching
         if self.switched and switching is not None:
-            said.append(f"engine: {self.kind}, then {self._then}, because {switching.why}")
-            self.kind = self._then
-            if self._then == "processes" and switching.why != self.crowded:
+            said.append(f"engine: {self.kind}, then {self.then}, because {switching.why}")
+            self.kind = self.then
+            if self.then == "processes" and switching.why != self.crowded:
                 self.waited = switching.why
             self.workers = self.after or self.workers
         elif self.why:
@@ -320,7 +320,7 @@ def choose_engine(
         crowded=crowded,
         compiled=compiled,
         client=options.client,
-        _then="processes" if options.client is None else "dask",
+        then="processes" if options.client is None else "dask",
         reads_with=modules_for({item.format for item in source.inputs} | ({"parquet"} if saves else set())),
     )
 

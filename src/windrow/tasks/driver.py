@@ -110,6 +110,7 @@ class Driver:
             first_io=2 * self._workers if client is None else FIRST_IO,  # behind those of both kinds
             elastic=client is not None,
             direct=client is not None,
+            far=client is not None,
         )
         offered = dict(self.offers.amounts).get("memory", 0)
         nodes = sizes or ([NodeSize(offered, self._workers)] if offered and self._isolated else [])

@@ -62,6 +62,9 @@ CROWDED_BYTES, CROWDED_S = 1_000_000_000, 0.8
 #: Seconds to go for which threads hand over to processes that can start at once.
 HAND_OVER_S = 0.3
 
+#: Tasks that a worker of a cluster has at least, the one that it runs and the next: an answer takes some 20 ms to come and go.
+FAR = 2
+
 #: Share of the memory that may hold what was read ahead.
 AHEAD_SHARE = 1 / 16
 #: The same where nobody knows how much memory there is.
@@ -180,6 +183,8 @@ class EngineChoice:
         """Let workers have more to do at a time where something is to be read ahead, less while more may still come."""
         if self.kind == "inline" and self.may_switch:
             return CappedUntilReordered(shape, lambda _: None if self.switched else WHILE_ALONE_S)
+        if self.kind == "dask":
+            return _Deeper(shape, self)
         if self.kind == "threads":
             short = CappedUntilReordered(
                 shape, lambda _: WHILE_ALONE_S if self._foreseen and not self.switched else None
@@ -189,6 +194,8 @@ class EngineChoice:
 
     @property
     def depth(self) -> int:
+        if self.kind == "dask":
+            return FAR
         return 1 if self._setup is None or self.switched else self._setup.depth
 
     def _about_cluster(self) -> list[str]:
@@ -264,7 +271,7 @@ class EngineChoice:
 
 
 class _Deeper:
-    """A shape decision whose queues are as deep as reading ahead needs them."""
+    """A shape decision whose queues are as deep as reading ahead, or the way to the workers, needs them."""
 
     def __init__(self, shape: ShapePolicy, choice: EngineChoice) -> None:
         self._shape = shape

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from windrow.engines.processes.transport import Arrival, Parcel
 
 if TYPE_CHECKING:
@@ -22,11 +24,12 @@ class Content(NamedTuple):
 
     pickled: int  #: bytes of the pickle, with which the body begins
     sizes: tuple[int, ...]  #: of the buffers
-    body: bytes
+    body: Any  #: bytes; of a large one an array, which Dask does not copy
 
     @classmethod
     def of(cls, arrival: Arrival) -> Content:
-        return cls(arrival.pickled, arrival.sizes, bytes(arrival.body))
+        large = arrival.bytes > ALONG
+        return cls(arrival.pickled, arrival.sizes, np.frombuffer(arrival.body, np.uint8) if large else bytes(arrival.body))
 
     def arrive(self) -> Arrival:
         return Arrival(0, 0, 0.0, len(self.body), self.pickled, self.sizes, memoryview(self.body), [])

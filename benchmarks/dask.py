@@ -65,7 +65,9 @@ def claim_selection(report: harness.Report, worker: harness.Worker, rows: int, r
     report.note(f"{rounds} rounds, interleaved; {done.quality}.")
     for name in (OURS, PROCESSOR):
         best, ratio, interval = done.best_of(theirs, name)
-        report.claim(f"selection: {name} over the best of theirs ({best})", ratio, 1.0, better="lower", interval=interval)
+        report.claim(
+            f"selection: {name} over the best of theirs ({best})", ratio, 1.0, better="lower", interval=interval
+        )
 
 
 def claim_tasks(report: harness.Report, worker: harness.Worker, *, quick: bool, rounds: int) -> None:
@@ -89,10 +91,10 @@ def claim_first(report: harness.Report) -> None:
             with harness.Worker("dask_cluster.py") as worker:
                 times.append(worker.ask(what="first", how=name)["result"]["seconds"])
     middle = {name: statistics.median(times) for name, times in found.items()}
-    report.table(("first result on a new cluster", "median"), [(name, harness.seconds(one)) for name, one in middle.items()])
-    report.claim(
-        "first result: seconds behind Dask", middle["windrow"] - middle["dask futures"], 1.0, better="lower"
+    report.table(
+        ("first result on a new cluster", "median"), [(name, harness.seconds(one)) for name, one in middle.items()]
     )
+    report.claim("first result: seconds behind Dask", middle["windrow"] - middle["dask futures"], 1.0, better="lower")
 
 
 def main() -> None:

@@ -15,7 +15,12 @@ def local_client(workers: int = 2, threads: int = 1) -> Any:
     """Give a client of a cluster with so many workers, which are processes, and as many threads in each."""
     distributed = pytest.importorskip("distributed", reason="distributed is not installed: pip install 'windrow[dask]'")
     cluster = distributed.LocalCluster(
-        n_workers=workers, threads_per_worker=threads, dashboard_address=None, host="127.0.0.1", worker_dashboard_address=None, memory_limit=0
+        n_workers=workers,
+        threads_per_worker=threads,
+        dashboard_address=None,
+        host="127.0.0.1",
+        worker_dashboard_address=None,
+        memory_limit=0,
     )
     client = distributed.Client(cluster)
     atexit.register(cluster.close, timeout=10)

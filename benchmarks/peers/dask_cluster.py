@@ -58,7 +58,9 @@ def selection(how: str, path: str, rows: int, chunk: int) -> Any:
         out = wr.run_processor(realistic_coffea.Selection(), fileset, engine=client(), progress=False)
     elif how == "coffea DaskExecutor":
         executor = processor.DaskExecutor(client=client(), status=False)
-        out = processor.Runner(executor=executor, schema=NanoAODSchema, chunksize=chunk)(fileset, realistic_coffea.Selection())
+        out = processor.Runner(executor=executor, schema=NanoAODSchema, chunksize=chunk)(
+            fileset, realistic_coffea.Selection()
+        )
     else:
         borders = [*range(0, rows, chunk), rows]
         parts = client().map(select, [path] * (len(borders) - 1), borders[:-1], borders[1:], pure=False)
@@ -96,7 +98,10 @@ def both(left: Any, right: Any) -> float:
 
 def halve(submit: Any, level: list[Any]) -> Any:
     while len(level) > 1:
-        level = [*(submit(plus, *pair) for pair in zip(level[::2], level[1::2], strict=False)), *level[len(level) // 2 * 2 :]]
+        level = [
+            *(submit(plus, *pair) for pair in zip(level[::2], level[1::2], strict=False)),
+            *level[len(level) // 2 * 2 :],
+        ]
     return level[0]
 
 
@@ -111,7 +116,9 @@ def with_dask(what: str, count: int) -> Any:
     if what == "large":
         made = client().map(make, range(count), pure=False)
         return sum(client().gather([submit(both, made[n], made[(n + 1) % count]) for n in range(count)]))
-    return sum(client().gather(client().map(noop if what == "no-op" else unit, range(count), pure=False, batch_size=1000)))
+    return sum(
+        client().gather(client().map(noop if what == "no-op" else unit, range(count), pure=False, batch_size=1000))
+    )
 
 
 def with_graph(what: str, count: int) -> Any:
@@ -124,7 +131,7 @@ def with_graph(what: str, count: int) -> Any:
     return sum(client().gather(client().compute(leaves)))
 
 
-def in_bags(what: str, count: int) -> Any:
+def in_bags(_: str, count: int) -> Any:
     """The sizes that somebody has chosen by hand: eight tasks for each worker."""
     borders = [count * n // (8 * WORKERS) for n in range(8 * WORKERS + 1)]
     return sum(client().gather(client().map(units, borders[:-1], borders[1:], pure=False)))

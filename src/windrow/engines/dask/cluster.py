@@ -39,7 +39,9 @@ def connect(engine: Any) -> Any:
 
     client = engine.get_client() if isinstance(engine, Cluster) else engine
     if not isinstance(client, Client):
-        raise UsageError(f"client= is a Dask client, a cluster of Dask or its address (tcp://...), got {type(engine).__name__}")
+        raise UsageError(
+            f"client= is a Dask client, a cluster of Dask or its address (tcp://...), got {type(engine).__name__}"
+        )
     if client.asynchronous:
         raise UsageError("the Dask client is an asynchronous one: make one with Client(...) outside of coroutines")
     if client.status not in ("running", "connecting"):

@@ -7,6 +7,7 @@ the thread of the run.
 
 from __future__ import annotations
 
+import math
 import pickle
 import queue
 import threading
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks who is there; more where that are many.
 LOOK_S, LOOK_S_EACH = 0.5, 0.005
+#: Seconds without any worker after which that is said.
+ALONE_S = 5.0
 #: Seconds that nodes have to end their processes when the run is over.
 ENDING_S = 10.0
 
@@ -115,7 +118,7 @@ class DaskEngine:
         load: Sequence[str] | None = None,
         pooled: bool = False,
     ) -> None:
-        self.waiting = False  #: for nodes, as there is none
+        self._alone_since: float | None = None  #: when the last node had gone; infinite: that was said
         self.submitted = 0  #: tasks of Dask
         self._client = client
         self._memory = memory  #: of each node at most
@@ -131,7 +134,9 @@ class DaskEngine:
         self._next_worker = number
         self._workload: Any = None
         self._packed: Content | None = None  #: the workload as it is now
-        self._shared: tuple[str, Any] | None = None  #: a node that hands a large one to the others, and its task of Dask
+        self._shared: tuple[str, Any] | None = (
+            None  #: a node that hands a large one to the others, and its task of Dask
+        )
         self._events: list[Event] = []
         self._outputs: dict[Handle, Any] = {}  #: that are here
         self._opened: dict[Handle, Any] = {}
@@ -180,6 +185,18 @@ class DaskEngine:
         for address, (cores, memory) in present.items():
             if address not in self._nodes and address not in self.unfit:
                 self._begin(address, cores, memory)
+        now = monotonic()
+        if self._nodes:
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = now
+        elif now - self._alone_since > ALONE_S:
+            self._alone_since = math.inf
+            warnings.warn(
+                "the Dask cluster has no workers that can be used: the run waits until some come (cluster.scale(...)); Ctrl-C ends it",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _begin(self, address: str, cores: int, memory: int) -> None:
         limits = [one for one in (memory, self._memory or 0) if one]
@@ -341,7 +358,9 @@ class DaskEngine:
                 node.orders.append(Forgotten(tuple(numbers & node.common)))
                 node.common -= numbers
 
-    def _bring(self, node: RemoteNode, handle: Handle, along: dict[Handle, Any], awaited: list[tuple[Handle, Life | None]]) -> None:
+    def _bring(
+        self, node: RemoteNode, handle: Handle, along: dict[Handle, Any], awaited: list[tuple[Handle, Life | None]]
+    ) -> None:
         """See to it that a node has an output that a launch reads."""
         holders = self._where.get(handle, set())
         there = next((life for life in sorted(holders) if life in node.lives), None)
@@ -554,7 +573,9 @@ class DaskEngine:
         self._lose(node, f"cannot be used: {why}")
         if not (self._nodes or self.seen):
             table = "\n".join(f"  {address}: {reason}" for address, reason in self.unfit.items())
-            raise EngineError(f"no worker of the Dask cluster can be used:\n{table}\nInstall the same versions there, and begin it again")
+            raise EngineError(
+                f"no worker of the Dask cluster can be used:\n{table}\nInstall the same versions there, and begin it again"
+            )
 
     def _lose(self, node: RemoteNode, how: str) -> None:
         del self._nodes[node.address]
@@ -565,7 +586,9 @@ class DaskEngine:
                 self._lose(other, "could not be begun")  # it is begun again when it is seen the next time
         for life in sorted(node.lives):
             self._forget(life)
-            self._events.append(WorkerLost(life, _lost(f"worker {life.worker} was lost, as its node {how}"), final=True))
+            self._events.append(
+                WorkerLost(life, _lost(f"worker {life.worker} was lost, as its node {how}"), final=True)
+            )
         for (handle, address), future in list(self._moving.items()):
             if address == node.address:
                 del self._moving[handle, address]

@@ -132,7 +132,9 @@ def versions() -> dict[str, str]:
 def unlike(wanted: dict[str, str]) -> str:
     """Say which versions differ from those of the driver."""
     here = versions()
-    return ", ".join(f"{name} {here.get(name)} (the driver has {has})" for name, has in wanted.items() if has != here.get(name))
+    return ", ".join(
+        f"{name} {here.get(name)} (the driver has {has})" for name, has in wanted.items() if has != here.get(name)
+    )
 
 
 # -- the node
@@ -273,7 +275,9 @@ class Node:
             self._engine.give(order.handle, order.value.arrive())
             self._arrived(order.handle)
         elif kind is NotComing:
-            self._give_up(order.handle, Failure(FailureKind.LOST, "OutputLost", "what it reads was lost with its node"), events)
+            self._give_up(
+                order.handle, Failure(FailureKind.LOST, "OutputLost", "what it reads was lost with its node"), events
+            )
         elif kind is Fetch:
             self._asked.add(order.handle)
             self._fetch(order.handle, order.source, events)

@@ -29,7 +29,9 @@ class Content(NamedTuple):
     @classmethod
     def of(cls, arrival: Arrival) -> Content:
         large = arrival.bytes > ALONG
-        return cls(arrival.pickled, arrival.sizes, np.frombuffer(arrival.body, np.uint8) if large else bytes(arrival.body))
+        return cls(
+            arrival.pickled, arrival.sizes, np.frombuffer(arrival.body, np.uint8) if large else bytes(arrival.body)
+        )
 
     def arrive(self) -> Arrival:
         return Arrival(0, 0, 0.0, len(self.body), self.pickled, self.sizes, memoryview(self.body), [])

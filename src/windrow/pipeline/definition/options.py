@@ -29,6 +29,7 @@ class Options:
     partition: Any = None  #: a partitioner of loops by which rows are cut; None: by what they cost
     engine: Any = "auto"  #: then one of ``ENGINES``
     client: Any = None  #: then of the Dask cluster on which the run may take place, or None
+    distribution: str = "dynamic"  #: or "static": each worker has its share of the rows from the beginning
     workers: Any = None  #: then how many
     cutflow: Any = "estimated"  #: then "estimated" or "exact" by pattern of datasets
     nminus1: Any = False  #: True for all regions, or those named
@@ -69,6 +70,9 @@ class Options:
                 "with an order of your own: leave order= or on_error= out"
             )
         self.chunk = None if self.chunk in ("auto", None) else check_count("chunk", self.chunk, '"auto" or ')
+        _one_of("distribution", self.distribution, ("dynamic", "static"))
+        if self.distribution == "static" and self.partition is None:
+            self.partition = "STATIC"
         if self.partition is not None:
             if self.chunk is not None:
                 raise UsageError("chunk= and partition= both say how rows are cut: leave one of them out")
@@ -76,7 +80,9 @@ class Options:
 
             self.partition = check_scheme(self.partition)
         if self.workers is not None and self.client is not None:
-            raise UsageError("workers= is about this machine; a cluster has the workers that it was given: leave workers= out")
+            raise UsageError(
+                "workers= is about this machine; a cluster has the workers that it was given: leave workers= out"
+            )
         self.workers = granted_cores(os.environ) if self.workers is None else check_count("workers", self.workers)
         self.cutflow = _cutflow(self.cutflow)
         self.nminus1 = _nminus1(self.nminus1)
@@ -102,7 +108,6 @@ class Options:
                     f"{option.name}= is about how chunks share what memory= allows: say memory= too, or leave it out"
                 )
 
-
     def _find_cluster(self) -> None:
         """Take ``engine=`` or ``client=`` for the Dask cluster that it may name."""
         if self.engine is not None and is_cluster(self.engine):
@@ -114,7 +119,9 @@ class Options:
             if self.engine not in ("auto", "dask"):
                 raise UsageError(f'client= names a Dask cluster, so engine= is "auto" or "dask", got {self.engine!r}')
         elif self.engine == "dask":
-            raise UsageError('engine="dask" needs the cluster too: say client=Client(...), or engine=client, or its address')
+            raise UsageError(
+                'engine="dask" needs the cluster too: say client=Client(...), or engine=client, or its address'
+            )
 
 
 def check_names(called: str, given: Iterable[str]) -> None:

@@ -33,7 +33,7 @@ PORT = 8786
 
 
 def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)  # noqa: S603, S607 - of the machine
+    subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
 class Hosts:
@@ -71,8 +71,8 @@ class Hosts:
         return f"{self.net}.{host}"
 
     def run(self, host: int, *words: str) -> None:
-        program = self.programs[host] = subprocess.Popen(  # noqa: S603 - of this test
-            ["ip", "netns", "exec", f"{self.tag}h{host}", sys.executable, "-m", "distributed.cli.dask_" + words[0], *words[1:]],  # noqa: S607
+        program = self.programs[host] = subprocess.Popen(
+            ["ip", "netns", "exec", f"{self.tag}h{host}", sys.executable, "-m", "distributed.cli.dask_" + words[0], *words[1:]],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self._stack.callback(self.end, program)

@@ -17,7 +17,7 @@ def local_client(workers: int = 2, threads: int = 1) -> Any:
     cluster = distributed.LocalCluster(
         n_workers=workers,
         threads_per_worker=threads,
-        dashboard_address=None,
+        dashboard_address=":0",
         host="127.0.0.1",
         worker_dashboard_address=None,
         memory_limit=0,

@@ -62,8 +62,9 @@ class Driver:
         self, session: Session, engine: str, workers: int | None, resources: dict[str, float], client: Any = None
     ) -> None:
         if engine not in ENGINES or (engine == "dask" and client is None):
+            named = tuple(one for one in ENGINES if one != "dask")
             raise UsageError(
-                f"engine= is one of {ENGINES[:-3]}, or a client of a Dask cluster, or its address, got {engine!r}"
+                f"engine= is one of {named}, or a client of a Dask cluster, or its address, got {engine!r}"
             )
         self.over = False  #: the run has ended
         self.error: BaseException | None = None  #: of the machinery

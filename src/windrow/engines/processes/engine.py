@@ -358,7 +358,7 @@ class ProcessesEngine:
         elif arrival.kind == messages.BROKEN:
             failure = arrival.open()
             if connection.joined:
-                raise EngineError(failure.message) from failure.exception
+                raise EngineError(failure.message) from _cause(failure)
             connection.refused = failure
 
     def _event(self, connection: Connection, message: ReportMessage) -> happened.Event:
@@ -424,7 +424,7 @@ class ProcessesEngine:
         failure = connection.explain_end(ended)
         # One that was ended from outside says nothing of the next one, which may well begin.
         if not self._anybody and not self._connections and failure is not None and failure.kind is not FailureKind.LOST:
-            raise EngineError(f"no worker process could begin: {failure.message}") from failure.exception
+            raise EngineError(f"no worker process could begin: {failure.message}") from _cause(failure)
 
     def _disconnect(self, connection: Connection) -> None:
         del self._connections[connection.life.worker]
@@ -467,3 +467,8 @@ class ProcessesEngine:
             self._events.clear()
             self._woken = False
             self._poll(left)
+
+
+def _cause(failure: Failure) -> BaseException | None:
+    """Give what was raised in a worker; None where that is only handed on."""
+    return failure.exception if isinstance(failure.exception, BaseException) else None

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from windrow.errors import EngineError, error_text
+from windrow.errors import EngineError, WindrowError, error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -327,7 +327,11 @@ def _is_of_user(kind: type) -> bool:
 
 def _round_trip(error: BaseException) -> bytes | None:
     ways: list[Any] = [error]
-    if _is_plain(error):
+    if isinstance(error, WindrowError):
+        # Libraries register for all exceptions what pickles causes too (tblib, which Dask has).
+        make, parts = error.__reduce__()
+        ways = [_Sealed(make, *parts)]
+    elif _is_plain(error):
         ways = [_remade(error, whole=True), error, _remade(error, whole=False)]
     for way in ways:
         try:

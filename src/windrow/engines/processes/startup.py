@@ -46,7 +46,8 @@ def pack_workload(workload: Workload) -> Parcel:
 
 def preload() -> list[str]:
     """What workers will most likely need: what this process has loaded of Windrow and of the heavy libraries."""
-    ours = [name for name in sys.modules if name.startswith("windrow.")]
+    dask = "windrow.engines.dask."  # with what Dask registers for pickling
+    ours = [name for name in sys.modules if name.startswith("windrow.") and not name.startswith(dask)]
     return [*(name for name in HEAVY if name in sys.modules), *ours, WORKER]
 
 

@@ -615,13 +615,15 @@ class DaskEngine:
                 ))  # fmt: skip
             from distributed import wait
 
-            wait(ended, timeout=ENDING_S)
-        for future in (*self._futures, *ended):
-            with suppress(Exception):
-                future.release()
+            with self._client.as_current():
+                # Of what is released before its end Dask complains there.
+                wait([*ended, *self._futures], timeout=ENDING_S)
         self._done.put(None)
         for thread in self._threads:
             thread.join(ENDING_S)
+        for future in (*self._futures, *ended):
+            with suppress(Exception):
+                future.release()
         self._futures.clear()
         self._nodes.clear()
         self._outputs.clear()

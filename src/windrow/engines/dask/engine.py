@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import pickle
 import queue
+import sys
 import threading
 import warnings
 import weakref
 from collections import deque
 from contextlib import suppress
+from pathlib import Path
 from secrets import token_hex
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
@@ -207,7 +209,8 @@ class DaskEngine:
             self._by_life[Life(worker, 0)] = node
             node.lives.add(Life(worker, 0))
         load = list(preload() if self._load is None else self._load)
-        self._exchange(node, Setup(node.first, cores, load, nodes.versions()), self._share(node))
+        place = str(Path.cwd()), list(map(str, sys.path))
+        self._exchange(node, Setup(node.first, cores, load, nodes.versions(), place), self._share(node))
 
     def _content(self) -> Content:
         if self._packed is None:

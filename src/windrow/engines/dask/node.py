@@ -173,6 +173,7 @@ class Node:
         self._run = run
         self._workload = NodeWorkload(workload)
         self._engine = NodeEngine(setup.cores, number=setup.first, preload=setup.preload)
+        self._engine.place = setup.place
         self._changed = threading.Condition()
         self._batches: dict[int, bytes] = {}  #: by number: those whose turn has not come
         self._next = 0  #: number of the batch that is taken next

@@ -47,6 +47,7 @@ class Setup(NamedTuple):
     cores: int
     preload: list[str]
     versions: dict[str, str]  #: of what results depend on, at the driver
+    place: tuple[str, list[str]]  #: the program's directory and search path, for where files are shared
 
 
 class PackedCall(NamedTuple):

@@ -65,6 +65,8 @@ class ProcessesEngine:
         self._grace_s = grace_s
         self._preload = preload
         self._metering = metering
+        #: directory and search path of workers, if not those of this process
+        self.place: tuple[str, list[str]] | None = None
         self._supervisor: Supervisor | None = None
         self._selector: selectors.BaseSelector | None = None
         self._bell = -1
@@ -109,7 +111,7 @@ class ProcessesEngine:
         connection = Connection(process, link, self._workload, self._grace_s, io=io)
         self._connections[life.worker] = connection
         self._selector.register(process.socket, selectors.EVENT_READ, connection)
-        self._send(connection, pack((life, self._metering), messages.SETUP))
+        self._send(connection, pack((life, self._metering, self.place), messages.SETUP))
         if self._packed_workload is None:
             self._packed_workload = pack_workload(self._workload)
         self._send(connection, self._packed_workload)

@@ -281,23 +281,45 @@ def test_a_file_that_is_gone_or_has_no_such_tree_is_named(files: dict[str, str],
 @pytest.mark.parametrize(
     ("output", "words"),
     [
-        (None, "returned NoneType,"),
-        ({"a": {"b": None}}, r"NoneType as output\['a'\]\['b'\]"),
-        ({"a": object()}, "object"),
+        (None, "output is <class 'NoneType'>,"),
+        ({"a": {"b": None}}, r"output\['a'\]\['b'\] is <class 'NoneType'>,"),
+        ({"a": object()}, r"output\['a'\] is <class 'object'>,"),
+        ({"a": {"pt": ak.Array([1.0, 2.0])}}, r"output\['a'\]\['pt'\] is <class 'awkward.highlevel.Array'>,"),
+        ({"a": frozenset({1})}, r"output\['a'\] is <class 'frozenset'>,"),
     ],
 )
 def test_an_output_that_cannot_be_added_up_is_refused_at_once(output: Any, words: str, files: dict[str, str]) -> None:
-    with pytest.raises(errors.StepResultError, match=words):
-        wr.run_processor(lambda events: output, {"a": [files["a2"]]})
+    seen = []
+
+    def bad(events: ak.Array) -> Any:
+        seen.append(len(events))
+        return output
+
+    for on_error in ("stop", "skip"):
+        with pytest.raises(errors.MergeError, match=f"^bad: {words} which cannot be added up .*a1.root, rows 0 to "):
+            wr.run_processor(bad, {"a": [files["a1"]]}, on_error=on_error)
+    assert len(seen) == 2
+    if output is not None:  # of which coffea says it itself
+        run = runner(Executor(status=False), processor_compression=None)
+        with pytest.raises(
+            errors.MergeError, match=f"{words} which cannot be added up .*a1.root, rows .*column_accumulator"
+        ):
+            run({"a": [files["a1"]]}, bad, treename="Events")
+        assert len(seen) == 3
 
 
-def test_outputs_of_different_kinds_are_refused(files: dict[str, str]) -> None:
+def test_outputs_of_different_kinds_are_refused_and_their_place_is_named(files: dict[str, str]) -> None:
     def odd(events: ak.Array) -> Any:
-        return {"x": 1 if events.metadata["entrystart"] else {"y": 1}}
+        return {"n": 1, "x": {"y": {"z"} if events.metadata["entrystart"] else hist.Hist(hist.axis.Regular(3, 0, 1))}}
 
+    said = r"cannot be added up: output\['x'\]\['y'\] is (<class 'hist.hist.Hist'> of one and <class 'set'>|<class 'set'> of one and <class 'hist.hist.Hist'>) of the other"
+    fileset = {"a": [files["a1"]]}
     for engine in ("inline", "threads"):
-        with pytest.raises(errors.MergeError, match="odd: outputs of two ranges of rows cannot be added up"):
-            wr.run_processor(odd, {"a": [files["a1"]]}, grid=100, engine=engine)
+        for on_error in ("stop", "skip"):
+            with pytest.raises(errors.MergeError, match=f"odd: outputs of two ranges of rows {said}"):
+                wr.run_processor(odd, fileset, grid=100, engine=engine, on_error=on_error)
+        with pytest.raises(errors.MergeError, match=said):
+            runner(Executor(status=False, engine=engine, grid=100))(fileset, odd, treename="Events")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from windrow.compat.coffea.run import run_ranges
 from windrow.compat.coffea.workload import RangesSide, RangesWorkload
 from windrow.core.intervals import Intervals
 from windrow.core.records import InputSpec
-from windrow.errors import StepError
+from windrow.errors import MergeError, StepError
 from windrow.pipeline.definition.options import Options, check_count
 from windrow.pipeline.run.engine_choice import TINY_ROWS
 
@@ -51,7 +51,8 @@ class Executor(ExecutorBase):  # type: ignore[misc]
         try:
             ended = run_ranges(work, work.specs(), options, small=small)
         except (StepError, MemoryError, OSError) as error:
-            own = error.__cause__ or error  # what the function raised, as from coffea's own executors
+            # What the function raised, as from coffea's own executors.
+            own = error if isinstance(error, MergeError) else error.__cause__ or error
             raise own from own.__cause__
         return accumulate([accumulator, ended.output]), 0
 

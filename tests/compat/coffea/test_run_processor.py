@@ -337,6 +337,15 @@ def test_filesets_of_no_known_form_are_refused(fileset: Any, words: str) -> None
         wr.run_processor(count, fileset)
 
 
+def test_a_file_may_be_in_two_datasets_but_not_twice_in_one(files: dict[str, str]) -> None:
+    path = files["b"]
+    assert wr.run_processor(count, {"x": [path], "y": [path]}).keys() >= {"x", "y"}
+    with pytest.raises(errors.SpecError, match=r"dataset 'x' names .*b\.root twice; its rows would be counted twice"):
+        wr.run_processor(count, {"x": [path, path]})
+    run = runner(Executor(status=False))  # where coffea has read the fileset
+    assert run({"x": [path, path]}, count, treename="Events")["x"] == 2 * 1500
+
+
 def test_what_cannot_be_meant_is_refused(fileset: Any, files: dict[str, str], example: ModuleType) -> None:
     for wrong in (3, example.Dimuon):
         with pytest.raises(errors.UsageError, match="an instance of ProcessorABC or a function"):

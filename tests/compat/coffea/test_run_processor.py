@@ -381,6 +381,38 @@ def test_a_range_that_needs_too_much_memory_is_cut_smaller(files: dict[str, str]
     assert metrics["chunks"] > 4
 
 
+@pytest.mark.filterwarnings("ignore:Performed attempt:UserWarning")
+@pytest.mark.parametrize(("error", "times"), [(MemoryError, 1), (OSError, 4), (ValueError, 4)])
+def test_the_runner_calls_again_what_raised_but_not_for_want_of_memory(
+    error: type[Exception], times: int, files: dict[str, str]
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def picky(events: ak.Array) -> Any:
+        seen.append((events.metadata["entrystart"], events.metadata["entrystop"]))
+        if len(events) > 1 and (error is MemoryError or seen.count(seen[-1]) < 4):
+            raise error("not now")
+        return {"n": len(events)}
+
+    fileset = {"x": {"files": [files["b"]]}}
+    for engine in ("inline", "threads"):
+        seen.clear()
+        run = runner(
+            Executor(engine=engine, workers=1, status=False), processor_compression=None, maxchunks=1, chunksize=9
+        )
+        assert run(fileset, picky, treename="Events") == {"n": 9}
+        assert {seen.count(one) for one in seen if one[1] - one[0] > 1} == {times}
+
+
+def test_rows_that_the_runner_is_to_skip_for_want_of_memory_are_left_to_it(files: dict[str, str]) -> None:
+    def never(events: ak.Array) -> Any:
+        raise MemoryError("too many")
+
+    run = runner(Executor(engine="inline", retries=0, status=False), skipbadfiles=(MemoryError,))
+    with pytest.warns(UserWarning, match="Skipping bad file"), pytest.raises(ValueError, match="No chunks returned"):
+        run({"x": [files["b"]]}, never, treename="Events")
+
+
 def test_memory_errors_are_cut_smaller_too(files: dict[str, str]) -> None:
     def picky(events: ak.Array) -> Any:
         if len(events) > 200:
@@ -391,7 +423,7 @@ def test_memory_errors_are_cut_smaller_too(files: dict[str, str]) -> None:
     output, metrics = wr.run_processor(picky, fileset, savemetrics=True)
     assert output == {"n": 3000}
     assert metrics["chunks"] >= 15
-    assert runner(Executor(status=False, retries=0))(fileset, picky, treename="Events") == {"n": 3000}
+    assert runner(Executor(status=False))(fileset, picky, treename="Events") == {"n": 3000}
 
     def never(events: ak.Array) -> Any:
         raise MemoryError("one is too many")

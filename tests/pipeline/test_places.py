@@ -122,7 +122,7 @@ def test_limits_force_processes() -> None:
     assert result.engine == "processes"
     text = str(result.explain())
     assert "memory is limited to 4 GB, and only processes can be limited" in text
-    assert "so a chunk may use 2 GB" in text
+    assert "4 GB for 2 workers, so the share of each is 2 GB" in text
     for engine in ("inline", "threads"):
         with pytest.raises(UsageError, match="enforced on processes"):
             analysis().run(data(), memory="4 GB", engine=engine)
@@ -134,7 +134,7 @@ def test_memory_that_is_not_there_is_not_handed_out(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SLURM_MEM_PER_NODE", "3000")  # of 1024 * 1024 bytes
     result = analysis().run(data(), memory="1 TB", workers=2, progress=False)
     text = str(result.explain())
-    assert "1 TB for 2 workers, but only 3.15 GB are granted, so a chunk may use 1.57 GB" in text
+    assert "1 TB for 2 workers, but only 3.15 GB are granted, so the share of each is 1.57 GB" in text
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_options_about_chunks_are_refused_rather_than_ignored(options: Any, erro
 
 def test_the_memory_that_is_said_is_that_of_a_chunk() -> None:
     result = analysis().run(data(), memory="4 GB", task_memory="1 GB", workers=2, progress=False)
-    assert "so a chunk may use 1 GB" in str(result.explain())
+    assert "so the share of each is 2 GB; a chunk may use 1 GB at most" in str(result.explain())
 
 
 def troubled(trouble: Any) -> wr.Pipeline:

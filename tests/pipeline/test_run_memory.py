@@ -16,6 +16,7 @@ from windrow.core.policies import NO_TRIES
 from windrow.core.records import Measurement, Plan, Rows
 from windrow.pipeline.results.memory import learned_memory, memory_lines
 from windrow.shape.allocation.policy import Allocation, NodeSize
+from windrow.units import format_bytes
 from windrow.watch.readlog import DONE, FAILED, read_log
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def test_chunks_that_used_too_much_are_counted_and_logged(tmp_path: Path) -> Non
     x[300] = -1
     result = limited(x, rundir=tmp_path / "run")
     facts = result.memory["data"]
+    assert "500 MB for 2 workers, so the share of each is 250 MB" in " ".join(result.decisions)
     log = read_log((tmp_path / "run" / "events.jsonl").read_text().splitlines())
     failed = log.attempts.how == FAILED
     assert failed.any()
@@ -95,6 +97,25 @@ def test_chunks_that_used_too_much_are_counted_and_logged(tmp_path: Path) -> Non
     assert any("used more than they might" in one for one in result.decisions)
     assert any("attempts that came to nothing" in one for one in result.decisions)
     assert "lost to attempts that came to nothing" in result.report().read_text()
+
+
+def test_chunks_that_were_granted_more_than_a_share_are_told_of(tmp_path: Path) -> None:
+    made = wr.Pipeline("large")
+
+    @made.column
+    def ones(x: Any) -> Any:
+        return np.ones(BIG // 8)[: len(x)]
+
+    @made.output
+    def total(ones: Any) -> float:
+        return float(ones.sum())
+
+    result = made.run({"x": np.zeros(3)}, memory="1 GB", workers=4, progress=False)
+    facts = result.memory["data"]
+    assert facts["allowed"] == 250e6 < BIG < facts["most_granted"]
+    (said,) = [line for line in result.decisions if line.startswith("memory: data")]
+    assert f"{format_bytes(facts['most_granted'])} were granted to a chunk, more than its share" in said
+    assert "granted to a chunk" in result.report(tmp_path / "run.html").read_text()
 
 
 def test_without_a_limit_there_is_a_bound_and_no_words(tmp_path: Path) -> None:
@@ -118,7 +139,7 @@ def test_a_policy_without_tasks_has_nothing_to_say() -> None:
 
 def facts_of(tasks: int, rows: int, became: str = "") -> dict[str, Any]:
     return {
-        "limited": True, "tasks": tasks, "rows": rows, "most": rows * 20_300 + 62e6, "fixed": 62e6, "per_row": 20_300.0,
+        "limited": True, "tasks": tasks, "rows": rows, "most": rows * 20_300 + 62e6, "allowed": 450e6, "fixed": 62e6, "per_row": 20_300.0,
         "became": became, "pin": {"chunk": rows, "task_memory": 300 * 10**6},
     }  # fmt: skip
 
@@ -139,6 +160,9 @@ def test_words() -> None:
     )
     assert second == "memory: 0.4 % of the workers' time was lost to attempts that came to nothing"
     assert len(said(data=facts_of(34, 10_000))) == 1
+    (more,) = said(data=facts_of(34, 10_000) | {"most_granted": 600e6})
+    assert "; up to 600 MB were granted to a chunk, more than its share; " in more
+    assert "granted" not in said(data=facts_of(34, 10_000) | {"most_granted": 450e6})[0]
     assert said(free={"limited": False}) == []
 
 
@@ -164,5 +188,6 @@ def test_what_was_learned_is_put_together() -> None:
     assert facts["most"] == 54e6
     assert facts["suggested_mem_mb"] == 54
     assert facts["granted_byte_s"] == 40 * 500e6
+    assert facts["most_granted"] == facts["allowed"] == 500e6
     assert facts["pin"] == {"chunk": 4_000, "task_memory": 54 * 10**6}
     json.dumps(facts)

@@ -312,7 +312,7 @@ def test_memory_is_drawn_where_it_was_limited(browser: Any, tmp_path: Path) -> N
                 colours, share = tab.locator(f"#chart-{name}").evaluate(PIXELS)
                 assert colours >= 5, name
                 assert share > 0.005, name
-            assert "allowed" in tab.locator("#memory").inner_text()
+            assert "share of a chunk" in tab.locator("#memory").inner_text()
             assert wrong == []
 
 

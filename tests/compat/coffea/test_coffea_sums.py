@@ -9,10 +9,11 @@ import hist
 import numpy as np
 import pytest
 from coffea import processor
+from coffea.processor.accumulator import add
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.compat.coffea.sums import Piece, add_all, commutes, join_pieces
+from windrow.compat.coffea.sums import Piece, add_all, check_output, commutes, join_pieces
 from windrow.errors import MergeError
 
 inputs = st.lists(st.integers(1, 12), min_size=1, max_size=4)
@@ -93,7 +94,43 @@ def test_outputs_that_were_made_elsewhere_are_not_changed() -> None:
     assert [float(value["h"][0]) for value in values] == [0.0, 1.0, 2.0]
 
 
-def test_outputs_that_do_not_fit_together_are_named() -> None:
-    with pytest.raises(MergeError, match="cannot be added up: ValueError"):
-        add_all([ordered(0, 0, 1, 2, {"a": {"b": 1}}), ordered(0, 1, 2, 2, {"a": 1})])
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        ({"a": {"b": 1}}, {"a": 1}, r"output\['a'\] is <class 'dict'> of one and <class 'int'> of the other \(ValueError: Cannot add"),
+        ([1], {1}, r"output is <class 'list'> of one and <class 'set'> of the other"),
+        ({"a": {"s": {1}, "x": np.zeros(2)}}, {"a": {"s": {2}, "x": np.zeros(3)}}, r"output\['a'\]\['x'\] is <class 'numpy.ndarray'> of one"),
+        ({"out": {"n": 1, "h": 1}}, {"out": {"h": [1]}}, r"output\['h'\] is <class 'int'> of one and <class 'list'> of the other"),
+    ],
+)  # fmt: skip
+def test_outputs_that_do_not_fit_together_are_named(one: Any, other: Any, words: str) -> None:
+    with pytest.raises(MergeError, match=f"cannot be added up: {words}"):
+        add_all([ordered(0, 0, 1, 3, one), ordered(0, 1, 2, 3, other)])
+    with pytest.raises(MergeError, match=f"cannot be added up: {words}"):  # also where the sum so far is added to
+        add_all([ordered(0, 0, 1, 3, one), ordered(0, 1, 2, 3, one), ordered(0, 2, 3, 3, other)])
+
+
+def test_nothing_adds_up_to_nothing() -> None:
     assert add_all([]) is None
+
+
+@given(
+    st.recursive(
+        st.one_of(st.integers(), st.sets(st.integers()), st.lists(st.integers()), st.text(), st.none(), st.frozensets(st.integers())),
+        lambda inner: st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    )
+)  # fmt: skip
+def test_what_is_refused_is_what_coffea_cannot_add(value: Any) -> None:
+    def adds_up() -> bool:
+        try:
+            add(value, value)
+        except ValueError:
+            return False
+        return True
+
+    try:
+        check_output(value, "[here]")
+    except MergeError:
+        assert not adds_up()
+    else:
+        assert adds_up()

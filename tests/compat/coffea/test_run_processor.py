@@ -281,23 +281,45 @@ def test_a_file_that_is_gone_or_has_no_such_tree_is_named(files: dict[str, str],
 @pytest.mark.parametrize(
     ("output", "words"),
     [
-        (None, "returned NoneType,"),
-        ({"a": {"b": None}}, r"NoneType as output\['a'\]\['b'\]"),
-        ({"a": object()}, "object"),
+        (None, "output is <class 'NoneType'>,"),
+        ({"a": {"b": None}}, r"output\['a'\]\['b'\] is <class 'NoneType'>,"),
+        ({"a": object()}, r"output\['a'\] is <class 'object'>,"),
+        ({"a": {"pt": ak.Array([1.0, 2.0])}}, r"output\['a'\]\['pt'\] is <class 'awkward.highlevel.Array'>,"),
+        ({"a": frozenset({1})}, r"output\['a'\] is <class 'frozenset'>,"),
     ],
 )
 def test_an_output_that_cannot_be_added_up_is_refused_at_once(output: Any, words: str, files: dict[str, str]) -> None:
-    with pytest.raises(errors.StepResultError, match=words):
-        wr.run_processor(lambda events: output, {"a": [files["a2"]]})
+    seen = []
+
+    def bad(events: ak.Array) -> Any:
+        seen.append(len(events))
+        return output
+
+    for on_error in ("stop", "skip"):
+        with pytest.raises(errors.MergeError, match=f"^bad: {words} which cannot be added up .*a1.root, rows 0 to "):
+            wr.run_processor(bad, {"a": [files["a1"]]}, on_error=on_error)
+    assert len(seen) == 2
+    if output is not None:  # of which coffea says it itself
+        run = runner(Executor(status=False), processor_compression=None)
+        with pytest.raises(
+            errors.MergeError, match=f"{words} which cannot be added up .*a1.root, rows .*column_accumulator"
+        ):
+            run({"a": [files["a1"]]}, bad, treename="Events")
+        assert len(seen) == 3
 
 
-def test_outputs_of_different_kinds_are_refused(files: dict[str, str]) -> None:
+def test_outputs_of_different_kinds_are_refused_and_their_place_is_named(files: dict[str, str]) -> None:
     def odd(events: ak.Array) -> Any:
-        return {"x": 1 if events.metadata["entrystart"] else {"y": 1}}
+        return {"n": 1, "x": {"y": {"z"} if events.metadata["entrystart"] else hist.Hist(hist.axis.Regular(3, 0, 1))}}
 
+    said = r"cannot be added up: output\['x'\]\['y'\] is (<class 'hist.hist.Hist'> of one and <class 'set'>|<class 'set'> of one and <class 'hist.hist.Hist'>) of the other"
+    fileset = {"a": [files["a1"]]}
     for engine in ("inline", "threads"):
-        with pytest.raises(errors.MergeError, match="odd: outputs of two ranges of rows cannot be added up"):
-            wr.run_processor(odd, {"a": [files["a1"]]}, grid=100, engine=engine)
+        for on_error in ("stop", "skip"):
+            with pytest.raises(errors.MergeError, match=f"odd: outputs of two ranges of rows {said}"):
+                wr.run_processor(odd, fileset, grid=100, engine=engine, on_error=on_error)
+        with pytest.raises(errors.MergeError, match=said):
+            runner(Executor(status=False, engine=engine, grid=100))(fileset, odd, treename="Events")
 
 
 @pytest.mark.parametrize(
@@ -313,6 +335,15 @@ def test_outputs_of_different_kinds_are_refused(files: dict[str, str]) -> None:
 def test_filesets_of_no_known_form_are_refused(fileset: Any, words: str) -> None:
     with pytest.raises(errors.SpecError, match=words):
         wr.run_processor(count, fileset)
+
+
+def test_a_file_may_be_in_two_datasets_but_not_twice_in_one(files: dict[str, str]) -> None:
+    path = files["b"]
+    assert wr.run_processor(count, {"x": [path], "y": [path]}).keys() >= {"x", "y"}
+    with pytest.raises(errors.SpecError, match=r"dataset 'x' names .*b\.root twice; its rows would be counted twice"):
+        wr.run_processor(count, {"x": [path, path]})
+    run = runner(Executor(status=False))  # where coffea has read the fileset
+    assert run({"x": [path, path]}, count, treename="Events")["x"] == 2 * 1500
 
 
 def test_what_cannot_be_meant_is_refused(fileset: Any, files: dict[str, str], example: ModuleType) -> None:
@@ -350,6 +381,38 @@ def test_a_range_that_needs_too_much_memory_is_cut_smaller(files: dict[str, str]
     assert metrics["chunks"] > 4
 
 
+@pytest.mark.filterwarnings("ignore:Performed attempt:UserWarning")
+@pytest.mark.parametrize(("error", "times"), [(MemoryError, 1), (OSError, 4), (ValueError, 4)])
+def test_the_runner_calls_again_what_raised_but_not_for_want_of_memory(
+    error: type[Exception], times: int, files: dict[str, str]
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def picky(events: ak.Array) -> Any:
+        seen.append((events.metadata["entrystart"], events.metadata["entrystop"]))
+        if len(events) > 1 and (error is MemoryError or seen.count(seen[-1]) < 4):
+            raise error("not now")
+        return {"n": len(events)}
+
+    fileset = {"x": {"files": [files["b"]]}}
+    for engine in ("inline", "threads"):
+        seen.clear()
+        run = runner(
+            Executor(engine=engine, workers=1, status=False), processor_compression=None, maxchunks=1, chunksize=9
+        )
+        assert run(fileset, picky, treename="Events") == {"n": 9}
+        assert {seen.count(one) for one in seen if one[1] - one[0] > 1} == {times}
+
+
+def test_rows_that_the_runner_is_to_skip_for_want_of_memory_are_left_to_it(files: dict[str, str]) -> None:
+    def never(events: ak.Array) -> Any:
+        raise MemoryError("too many")
+
+    run = runner(Executor(engine="inline", retries=0, status=False), skipbadfiles=(MemoryError,))
+    with pytest.warns(UserWarning, match="Skipping bad file"), pytest.raises(ValueError, match="No chunks returned"):
+        run({"x": [files["b"]]}, never, treename="Events")
+
+
 def test_memory_errors_are_cut_smaller_too(files: dict[str, str]) -> None:
     def picky(events: ak.Array) -> Any:
         if len(events) > 200:
@@ -360,7 +423,7 @@ def test_memory_errors_are_cut_smaller_too(files: dict[str, str]) -> None:
     output, metrics = wr.run_processor(picky, fileset, savemetrics=True)
     assert output == {"n": 3000}
     assert metrics["chunks"] >= 15
-    assert runner(Executor(status=False, retries=0))(fileset, picky, treename="Events") == {"n": 3000}
+    assert runner(Executor(status=False))(fileset, picky, treename="Events") == {"n": 3000}
 
     def never(events: ak.Array) -> Any:
         raise MemoryError("one is too many")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, MutableMapping, MutableSet
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ from windrow.data.formats.reader import translated
 from windrow.data.formats.root import find_tree
 from windrow.data.formats.root_files import open_file
 from windrow.data.paths import is_remote, named_error
-from windrow.errors import StepError, StepResultError
+from windrow.errors import StepError
 
 if TYPE_CHECKING:
     from windrow.core.records import Rows
@@ -80,12 +80,11 @@ class EventsSide(RangesSide):
         except Exception as error:
             said = f"processor {work.name!r} raised {type(error).__name__}: {first_line(error)} {where}"
             # Want of memory and a link that failed are no fault of the processor.
-            if any(isinstance(one, MemoryError) for one in causes(error)):
+            if wants_memory(error):
                 raise MemoryError(said) from error
             lost = [one for one in causes(error) if isinstance(one, OSError) and is_remote(item.label)]
             raise (named_error(item.label, lost[0]) if lost else StepError(said, **facts)) from error
         spent, read = perf_counter() - begin, source.num_requested_bytes - read
-        check_output(out, f"processor {work.name!r} returned", where)
         self.bytes_read += read
         columns = {f"{one.branch}-{key_to_tuple(one.buffer_key)[3]}" for one in accessed}
         metrics = {"bytesread": read, "columns": columns, "entries": stop - start, "processtime": spent, "chunks": 1}
@@ -133,13 +132,5 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def check_output(value: Any, said: str, where: str, key: str = "") -> None:
-    """Refuse what coffea could not add up, before there is a second output to add it to."""
-    if isinstance(value, MutableMapping):
-        for name, one in value.items():
-            check_output(one, said, where, f"{key}[{name!r}]")
-    elif value is None or not (isinstance(value, MutableSet) or hasattr(type(value), "__add__")):
-        raise StepResultError(
-            f"{said} {type(value).__name__}{f' as output{key}' if key else ''}, which cannot be added up; expected numbers, "
-            f"histograms, sets, lists, arrays, coffea's accumulators, or dictionaries of these {where}"
-        )
+def wants_memory(error: BaseException | None) -> bool:
+    return any(isinstance(one, MemoryError) for one in causes(error))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coffea.processor import accumulate
+from coffea.processor import Runner, accumulate
 from coffea.processor.executor import ExecutorBase, WorkItem
 
-from windrow.compat.coffea.events import causes
+from windrow.compat.coffea.events import wants_memory
 from windrow.compat.coffea.run import run_ranges
 from windrow.compat.coffea.workload import RangesSide, RangesWorkload
 from windrow.core.intervals import Intervals
 from windrow.core.records import InputSpec
-from windrow.errors import StepError
+from windrow.errors import MergeError, StepError
 from windrow.pipeline.definition.options import Options, check_count
 from windrow.pipeline.run.engine_choice import TINY_ROWS
 
@@ -40,6 +41,10 @@ class Executor(ExecutorBase):  # type: ignore[misc]
 
     def __call__(self, items: Iterable[Any], function: Callable[[Any], Any], accumulator: Any) -> tuple[Any, int]:
         """Call the function for all items and add up what it gives."""
+        if isinstance(function, partial) and function.func is Runner.automatic_retries:
+            retries, skipped, call = function.args
+            if not isinstance(skipped, tuple) or not issubclass(MemoryError, skipped):  # or coffea is to leave rows out
+                function = partial(function.func, retries, skipped, partial(call_once, call), **function.keywords)
         work = Calls(self.function_name or self.desc, function, self.grid, items)
         options = Options(
             engine=self.engine, workers=self.workers, memory=self.memory, timeout=self.timeout, rundir=self.rundir,
@@ -51,7 +56,8 @@ class Executor(ExecutorBase):  # type: ignore[misc]
         try:
             ended = run_ranges(work, work.specs(), options, small=small)
         except (StepError, MemoryError, OSError) as error:
-            own = error.__cause__ or error  # what the function raised, as from coffea's own executors
+            # What the function raised, as from coffea's own executors.
+            own = error if isinstance(error, MergeError) else error.__cause__ or error
             raise own from own.__cause__
         return accumulate([accumulator, ended.output]), 0
 
@@ -69,9 +75,23 @@ class CallsSide(RangesSide):
             if number == len(work.files):
                 return accumulate(map(work.function, work.single[start:stop]))
             return work.function(replace(work.files[number][0], entrystart=start, entrystop=stop))
-        except Exception as error:
-            kind = MemoryError if any(isinstance(one, MemoryError) for one in causes(error)) else StepError
+        except (Exception, WantOfMemory) as raised:  # noqa: BLE001 - it is raised again
+            error = raised if isinstance(raised, Exception) else raised.__cause__
+            kind = MemoryError if wants_memory(error) else StepError
             raise kind(f"{work.name} raised {type(error).__name__}: {error}") from error
+
+
+class WantOfMemory(BaseException):
+    """Memory was not enough: no ``Exception``, after which coffea's ``Runner`` calls again, as only fewer rows help."""
+
+
+def call_once(function: Callable[[Any], Any], item: Any) -> Any:
+    try:
+        return function(item)
+    except Exception as error:
+        if wants_memory(error):
+            raise WantOfMemory from error
+        raise
 
 
 class Calls(RangesWorkload):

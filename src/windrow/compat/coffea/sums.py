@@ -7,7 +7,7 @@ cells are added, so that floats have the same bits in every run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping, MutableSet
 from collections.abc import Set as AbstractSet
 from functools import reduce
 from itertools import groupby
@@ -15,12 +15,18 @@ from numbers import Number
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
+import awkward as ak
 import boost_histogram as bh
 import numpy as np
 from coffea.processor import accumulate
+from coffea.processor.accumulator import add
 
 from windrow.blocks.failing import first_line
 from windrow.errors import MergeError
+
+#: What is said where something else came.
+EXPECTED = """expected, of the same kind for all rows: numbers, histograms, sets, lists, NumPy arrays of one shape, coffea's accumulators \
+(column_accumulator for what has an entry for each event), or dictionaries of these"""
 
 
 class Piece(NamedTuple):
@@ -75,9 +81,37 @@ def _add(left: Piece, right: Piece) -> Piece:
     except MemoryError:
         raise
     except Exception as error:
-        said = f"outputs of two ranges of rows cannot be added up: {type(error).__name__}: {first_line(error)}"
-        raise MergeError(said) from error
+        key, one, other = _find_clash(left.value, right.value)
+        raise MergeError(
+            f"outputs of two ranges of rows cannot be added up: {key} is {type(one)} of one and {type(other)} of the other "
+            f"({type(error).__name__}: {first_line(error)}); {EXPECTED}"
+        ) from error
     return Piece(left.start, max(left.stop, right.stop), value, left.order, mine=True)
+
+
+def _find_clash(left: Any, right: Any, key: str = "output") -> tuple[str, Any, Any]:
+    """Find the first entry that cannot be added up: where it is, and what it is of both."""
+    if isinstance(left, MutableMapping) and isinstance(right, MutableMapping):
+        for name in left:
+            try:
+                add(left[name], right.get(name, left[name]))
+            except Exception:  # noqa: BLE001 - whatever it is, it is what ended adding up
+                return _find_clash(left[name], right[name], f"{key}[{name!r}]")
+    return _place(key), left, right
+
+
+def check_output(value: Any, where: str, key: str = "output") -> None:
+    """Refuse what coffea cannot add up before there is a second output to add it to."""
+    if isinstance(value, MutableMapping):
+        for name, one in value.items():
+            check_output(one, where, f"{key}[{name!r}]")
+    # Arrays of awkward have a sum, but coffea adds up in place, which they refuse.
+    elif isinstance(value, (ak.Array, ak.Record)) or not (isinstance(value, MutableSet) or hasattr(value, "__add__")):
+        raise MergeError(f"{_place(key)} is {type(value)}, which cannot be added up {where}; {EXPECTED}")
+
+
+def _place(key: str) -> str:
+    return key.replace("['out']", "", 1)  # coffea has metrics beside it
 
 
 class PieceCollector:

@@ -52,6 +52,7 @@ def _learned(every: list[dict[str, Any]], chunks: list[dict[str, Any]]) -> dict[
         "allowed": of["allowed"],
         "rows": int(max(one.get("rows", 0) for one in chunks)),
         "most": max(one.get("most", 0) for one in every),
+        "most_granted": max(one.get("most_granted", 0) for one in chunks),
         **{
             name: sum(one.get(name, 0) for one in chunks) for name in ("granted_byte_s", "wasted_byte_s", "used", "off")
         },
@@ -73,6 +74,8 @@ def memory_lines(result: Result) -> Iterator[str]:
         if one["fixed"] is not None:
             line = f"a chunk takes {format_bytes(one['fixed'])} and {format_bytes(one['per_row'])} a row"
             parts.append(f"{line} ({one['tasks']:,} chunks, the largest of {one['rows']:,} rows)")
+        if one.get("most_granted", 0) > one["allowed"]:
+            parts.append(f"up to {format_bytes(one['most_granted'])} were granted to a chunk, more than its share")
         if one["became"]:
             parts.append(f"of those that used more than they might {one['became']}")
         if pin := one["pin"]:

@@ -263,8 +263,8 @@ class EngineChoice:
             amount = f"{format_bytes(self.memory)} for {self.workers} workers"
             if allowed < self.memory:
                 amount += f", but only {format_bytes(allowed)} are granted"
-            share = min(allowed // self.workers, self.task_memory or allowed)
-            said.append(f"memory: {amount}, so a chunk may use {format_bytes(share)}")
+            most = f"; a chunk may use {format_bytes(self.task_memory)} at most" if self.task_memory else ""
+            said.append(f"memory: {amount}, so the share of each is {format_bytes(allowed // self.workers)}{most}")
         if self._setup is not None and (about := self._setup.split.said()):
             said.append(about)
         return said

@@ -250,8 +250,7 @@ class Allocation(LaunchPolicy):
         if key.kind == CALLS:
             return super().exhausted(found)  # twice what it asked for, once
         if fit is None:
-            bound = 2 * granted if "memory" in dict(task.needs.amounts) else most
-            room = room and not divisible and tries.exhaustions == 1
+            bound, room = most, room and not divisible and tries.exhaustions == 1
         else:
             bound = fit.upper_beyond(task.size, granted) or self._largest / max(self._largest // (USEFUL * granted), 1)
             bound = round_up(bound, most) if tries.exhaustions <= STEPS else most

@@ -28,10 +28,12 @@ def memory_section(data: Mapping[str, Any]) -> str:
         return ""
     keys = ("granted_byte_s", "wasted_byte_s", "most", "too_much", "allowed")
     granted, wasted, most, bad, (allowed, *_) = ([one[key] for one in told.values()] for key in keys)
+    largest = max(one.get("most_granted", 0) for one in told.values())
+    granted_more = f"{format_bytes(largest)} granted to a chunk" if largest > allowed else ""
     whole, lost = sum(data["account"].values()), data["account"].get("attempts that came to nothing", 0.0)
     numbers = (
         (format_bytes(max(most)), "most used"),
-        (format_bytes(allowed), "allowed", "for each worker, unless others leave theirs"),
+        (format_bytes(allowed), "share of a chunk", granted_more),
         (show_percent(sum(wasted) / (sum(granted) or 1.0)), "of what was granted", "was not used"),
         (show_percent(lost / (whole or 1.0)), "of the workers' time", "lost to attempts that came to nothing"),
         (f"{sum(bad):,}", "used too much", "more than they might"),
@@ -43,7 +45,7 @@ def memory_section(data: Mapping[str, Any]) -> str:
     )  # fmt: skip
     charts = f"""<h3>Rows of chunks over time</h3>{chart("chunk-rows", "Rows of chunks over time")}
 <h3>Memory against rows</h3>{chart("chunk-memory", "Memory that chunks used against their rows")}"""
-    note = hint("Lines are what was learned of a dataset, dashed: what a worker may use.")
+    note = hint("Lines are what was learned of a dataset, dashed: the share of a chunk.")
     lines = table(({0: name, **one} for name, one in told.items()), columns)
     return f'{tiles(numbers)}<div id="chunk-charts">{charts}{note}</div>{lines}'
 

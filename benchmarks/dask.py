@@ -3,7 +3,7 @@
     python benchmarks/dask.py [--quick] [--json FILE]
 
 The selection of ``realistic.py``: coffea's executor and ``client.map`` with each of several chunk sizes, the best chosen on every second
-round and scored on the others; Windrow is told none. Then 20,000 small units, 10,000 tasks that do nothing, a tree of 1,000, arguments
+round and scored on the others; Windrow is told none. Then a file of 20,000 small row groups, 10,000 tasks that do nothing, a tree of 1,000, arguments
 of 100 MB that go from worker to worker, and the time to the first result. What the process with Dask's scheduler, its client and
 Windrow's driver computes is told too. All give the same, which is checked.
 """
@@ -11,6 +11,7 @@ Windrow's driver computes is told too. All give the same, which is checked.
 from __future__ import annotations
 
 import statistics
+from pathlib import Path
 
 import harness
 import numpy as np
@@ -18,9 +19,11 @@ import realistic
 
 CHUNKS = (50_000, 100_000, 250_000)
 OURS, PROCESSOR = "windrow pipeline", "windrow processor"
+#: Rows of a small unit.
+UNIT = 500
 #: Jobs with how many there are, quick and full, and who does them.
 JOBS = {
-    "units": (2_000, 20_000, ("dask futures", "dask graph", "dask, by hand", "windrow")),
+    "units": (2_000, 20_000, ("dask futures", "dask, by hand", "windrow")),
     "no-op": (1_000, 10_000, ("dask futures", "dask graph", "windrow")),
     "tree": (256, 1_000, ("dask futures", "dask graph", "windrow")),
     "large": (4, 10, ("dask futures", "windrow")),
@@ -41,6 +44,19 @@ def tell(report: harness.Report, title: str, done: harness.Rounds, names: list[s
         (title, "median", "scheduler, client and driver"),
         [(name, harness.seconds(done.median(name)), harness.seconds(cpu[name])) for name in names],
     )
+
+
+def small_units(count: int) -> Path:
+    """Write a file with so many row groups, once."""
+    path = harness.DATA / f"units-{count}.parquet"
+    if not path.exists():
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        x = np.random.default_rng(4).uniform(0, 100, count * UNIT)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"x": x}), path, row_group_size=UNIT)
+    return path
 
 
 def claim_selection(report: harness.Report, worker: harness.Worker, rows: int, rounds: int) -> None:
@@ -73,7 +89,8 @@ def claim_selection(report: harness.Report, worker: harness.Worker, rows: int, r
 def claim_tasks(report: harness.Report, worker: harness.Worker, *, quick: bool, rounds: int) -> None:
     for what, (few, many, names) in JOBS.items():
         count = few if quick else many
-        ways = {name: asking(worker, what=what, how=name, count=count) for name in names}
+        path = str(small_units(count)) if what == "units" else ""
+        ways = {name: asking(worker, what=what, how=name, count=count, path=path) for name in names}
         answers = {name: ask().result["result"] for name, ask in ways.items()}
         if not np.allclose(list(answers.values()), answers["windrow"], rtol=1e-9):
             raise SystemExit(f"{what}: the answers differ: {answers}")

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import realistic_coffea
 import realistic_common as c
 import realistic_windrow
@@ -21,8 +22,8 @@ import windrow as wr
 NanoAODSchema.warn_missing_crossrefs = False
 warnings.filterwarnings("ignore")
 WORKERS = 2
-#: Rows of a unit of the many small ones, and doubles of a large argument.
-UNIT, LARGE = 1_000, 12_500_000
+#: Doubles of a large argument.
+LARGE = 12_500_000
 
 
 @cache
@@ -75,13 +76,48 @@ def noop(number: int) -> int:
     return number
 
 
-def unit(number: int) -> float:
-    x = np.random.default_rng(number).normal(size=UNIT)
-    return float(x[x > 0].sum())
+@cache
+def small_units(path: str) -> Any:
+    return pq.ParquetFile(path)
 
 
-def units(first: int, last: int) -> float:
-    return sum(map(unit, range(first, last)))
+def passes(x: Any) -> Any:
+    """Decide about rows by an iteration, which takes some 2 us a row."""
+    y = x
+    for _ in range(100):
+        y = np.sin(y) + 0.1 * x
+    return y > 5
+
+
+def units(path: str, first: int, last: int) -> int:
+    """Count the rows of some row groups that pass."""
+    x = small_units(path).read_row_groups(range(first, last), columns=["x"])["x"].to_numpy()
+    return int(passes(x).sum())
+
+
+def counting() -> wr.Pipeline:
+    made = wr.Pipeline("units")
+
+    @made.cut
+    def some(x):
+        return passes(x)
+
+    made.region("some", "some")
+
+    @made.output
+    def count(x):
+        return len(x)
+
+    return made
+
+
+def by_units(how: str, path: str, count: int) -> int:
+    if how == "windrow":
+        return int(counting().run(path, engine="dask", client=client(), progress=False)["count", "some"])
+    each = {"dask futures": 1, "dask, by hand": count // (8 * WORKERS)}[how]
+    borders = [*range(0, count, each), count]
+    parts = client().map(units, [path] * (len(borders) - 1), borders[:-1], borders[1:], pure=False, batch_size=1000)
+    return sum(client().gather(parts))
 
 
 def plus(left: float, right: float) -> float:
@@ -116,28 +152,19 @@ def with_dask(what: str, count: int) -> Any:
     if what == "large":
         made = client().map(make, range(count), pure=False)
         return sum(client().gather([submit(both, made[n], made[(n + 1) % count]) for n in range(count)]))
-    return sum(
-        client().gather(client().map(noop if what == "no-op" else unit, range(count), pure=False, batch_size=1000))
-    )
+    return sum(client().gather(client().map(noop, range(count), pure=False, batch_size=1000)))
 
 
 def with_graph(what: str, count: int) -> Any:
     from dask import delayed
 
-    function = unit if what == "units" else noop
-    leaves = [delayed(function)(number) for number in range(count)]
+    leaves = [delayed(noop)(number) for number in range(count)]
     if what == "tree":
         return client().compute(halve(lambda one, *args: delayed(one)(*args), leaves)).result()
     return sum(client().gather(client().compute(leaves)))
 
 
-def in_bags(_: str, count: int) -> Any:
-    """The sizes that somebody has chosen by hand: eight tasks for each worker."""
-    borders = [count * n // (8 * WORKERS) for n in range(8 * WORKERS + 1)]
-    return sum(client().gather(client().map(units, borders[:-1], borders[1:], pure=False)))
-
-
-TASKS = {function: wr.task(function) for function in (noop, unit, plus, make, both)}
+TASKS = {function: wr.task(function) for function in (noop, plus, make, both)}
 
 
 def with_windrow(what: str, count: int) -> Any:
@@ -151,17 +178,20 @@ def with_windrow(what: str, count: int) -> Any:
             sums = [TASKS[both](made[n], made[(n + 1) % count]) for n in range(count)]
             del made  # what somebody holds when a session ends is brought to him
             return sum([one.result() for one in sums])
-        return sum([one.result() for one in [TASKS[noop if what == "no-op" else unit](n) for n in range(count)]])
+        return sum([one.result() for one in [TASKS[noop](n) for n in range(count)]])
 
 
-WAYS = {"dask futures": with_dask, "dask graph": with_graph, "dask, by hand": in_bags, "windrow": with_windrow}
+WAYS = {"dask futures": with_dask, "dask graph": with_graph, "windrow": with_windrow}
 
 
 def run(what: str, how: str, count: int = 0, path: str = "", rows: int = 0, chunk: int = 0) -> Any:
     client()
     before = resource.getrusage(resource.RUSAGE_SELF)
     begin = time.perf_counter()
-    result = selection(how, path, rows, chunk) if what == "selection" else WAYS[how](what, count)
+    if what == "selection":
+        result = selection(how, path, rows, chunk)
+    else:
+        result = by_units(how, path, count) if what == "units" else WAYS[how](what, count)
     wall = time.perf_counter() - begin
     after = resource.getrusage(resource.RUSAGE_SELF)
     # The scheduler of Dask, its client and our driver are in this process.

@@ -25,6 +25,7 @@ from windrow.core.commands import Discard, Fetch, Launch, StartWorker
 from windrow.core.events import (
     Cancelled,
     Event,
+    Failed,
     FetchFailed,
     Finished,
     Held,
@@ -144,7 +145,8 @@ class DaskEngine:
         self._opened: dict[Handle, Any] = {}
         self._where: dict[Handle, set[Life]] = {}
         self._fetching: dict[Handle, list[Fetch]] = {}
-        self._moving: dict[tuple[Handle, str], Any] = {}  #: outputs on their way to a node
+        #: outputs on their way to a node: what they come from, and the task of Dask that takes them in
+        self._moving: dict[tuple[Handle, str], tuple[Any, Any]] = {}
         self._gone: deque[int] = deque()  #: of what calls share: what none needs any more
         self._heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._futures: dict[Any, Callable[[Any, str], None]] = {}  #: what is done with what each gives
@@ -336,7 +338,10 @@ class DaskEngine:
         awaited: list[tuple[Handle, Life | None]] = []
         for position in launch.bring:
             handle = launch.inputs[position]
-            self._bring(node, handle, along, awaited)
+            if not self._bring(node, handle, along, awaited):
+                lost = Failure(FailureKind.LOST, "OutputLost", f"{handle.output} was gone before it was brought")
+                self._events.append(Failed(launch.attempt, launch.life, lost))
+                return
             self._where.setdefault(handle, set()).add(launch.life)
         node.orders.append(
             LaunchOrder(
@@ -363,22 +368,21 @@ class DaskEngine:
 
     def _bring(
         self, node: RemoteNode, handle: Handle, along: dict[Handle, Any], awaited: list[tuple[Handle, Life | None]]
-    ) -> None:
-        """See to it that a node has an output that a launch reads."""
+    ) -> bool:
+        """See to it that a node has an output that a launch reads; False if nobody has it."""
         holders = self._where.get(handle, set())
         there = next((life for life in sorted(holders) if life in node.lives), None)
         if there is not None:
             awaited.append((handle, there))
-            return
+            return True
         output = self._outputs.get(handle)
         if handle in self._outputs and not (type(output) is Arrival and output.bytes > ALONG):
             along[handle] = Content.of(output) if type(output) is Arrival else output
-            return
+            return True
         awaited.append((handle, None))
         if (handle, node.address) in self._moving:
-            return
+            return True
         source: Any = Content.of(output) if type(output) is Arrival else self._hand_out(handle, sorted(holders))
-        self._moving[handle, node.address] = source
 
         def arrived(_: Any, why: str) -> None:
             self._moving.pop((handle, node.address), None)
@@ -387,13 +391,13 @@ class DaskEngine:
                 self._exchange(node)
 
         if source is None:
-            arrived(None, "nobody has it")
-        else:
-            self._submit(node, "take", arrived, nodes.take_in, handle, source)
+            return False
+        self._moving[handle, node.address] = source, self._submit(node, "take", arrived, nodes.take_in, handle, source)
+        return True
 
     def _hand_out(self, handle: Handle, holders: Sequence[Life]) -> Any:
         """Have a node give an output to whom it concerns; None if none has it."""
-        moving = next((one for (what, _), one in self._moving.items() if what == handle and one is not None), None)
+        moving = next((source for (what, _), (source, _) in self._moving.items() if what == handle), None)
         if moving is not None:
             return moving
         for life in holders:
@@ -592,14 +596,15 @@ class DaskEngine:
             self._events.append(
                 WorkerLost(life, _lost(f"worker {life.worker} was lost, as its node {how}"), final=True)
             )
-        for (handle, address), future in list(self._moving.items()):
+        for (handle, address), (source, taking) in list(self._moving.items()):
             if address == node.address:
                 del self._moving[handle, address]
-            elif getattr(future, "key", "").startswith(f"windrow-give-{node.number}-{self._run}"):
+            elif getattr(source, "key", "").startswith(f"windrow-give-{node.number}-{self._run}"):
                 del self._moving[handle, address]
-                other = self._nodes.get(address)
-                if other is not None:
-                    other.orders.append(NotComing(handle))
+                del self._futures[taking]
+                taking.release()  # it would wait for ever
+                if address in self._nodes:
+                    self._nodes[address].orders.append(NotComing(handle))
         for future in [one for one in self._futures if f"-{node.number}-{self._run}-" in one.key]:
             del self._futures[future]
             future.release()
@@ -609,13 +614,9 @@ class DaskEngine:
         if self._over.is_set():
             return
         self._over.set()
-        ended = []
+        ended: list[Any] = []
         with suppress(Exception):  # the cluster is gone, and its processes with it
-            for node in self._nodes.values():
-                ended.append(self._client.submit(
-                    nodes.end, self._run, key=f"windrow-end-{node.number}-{self._run}", workers=[node.address],
-                    allow_other_workers=False, retries=0, pure=False,
-                ))  # fmt: skip
+            ended = [self._submit(node, "end", None, nodes.end) for node in self._nodes.values()]
             from distributed import wait
 
             with self._client.as_current():

@@ -63,9 +63,6 @@ PATIENCE_S = 10.0
 #: connection breaks and comes back.
 SILENCE_S = 120.0
 
-#: What somebody waits for.
-_URGENT = frozenset({WorkerJoined, WorkerLost, FetchFailed, OutputReady})
-
 _nodes: dict[str, Node] = {}  #: by run
 _making = threading.Lock()
 
@@ -247,7 +244,7 @@ class Node:
         engine = self._engine
         try:
             with kept_sealed():
-                engine.start(self._workload)
+                engine.start(self._workload)  # type: ignore[arg-type] # it has what an engine asks for
                 while not self._ended and monotonic() - self._heard_at < SILENCE_S:
                     events: list[Event] = []
                     while self._inbox:
@@ -351,7 +348,7 @@ class Node:
             if not waiting:
                 del self._held[life]
 
-    def _give_up(self, handle: Handle, failure: Failure, events: list[Event]) -> None:
+    def _give_up(self, handle: Handle, failure: Failure, events: list[Any]) -> None:
         for one in self._wanted.pop(handle, ()):
             one.set_exception(LookupError(failure.message))
         for waiting in self._held.values():
@@ -388,34 +385,27 @@ class Node:
         said: list[Any] = []
         urgent = False
         for event in events:
-            kind = type(event)
-            if kind in (Finished, Failed, Cancelled):
-                urgent = self._over(event.attempt) or urgent  # type: ignore[union-attr]
-            if kind is Held:
-                handle = event.handle  # type: ignore[union-attr]
-                if handle in self._asked:
-                    self._asked.discard(handle)
-                    said += self._bring(event)
-                    urgent = True
-                self._arrived(handle)
-                continue
-            if kind is FetchFailed:
-                handle = event.handle  # type: ignore[union-attr]
-                more: list[Event] = []
-                self._give_up(handle, event.failure, more)  # type: ignore[union-attr]
-                said += more
-                if handle not in self._asked:
-                    continue
-                self._asked.discard(handle)
-            if kind is Finished:
-                made = [self._with_driver(one, event.attempt, said) for one in event.made]  # type: ignore[union-attr]
-                event = event._replace(made=tuple(made))  # type: ignore[union-attr]
-            elif kind is OutputReady:
-                event = event._replace(made=self._with_driver(event.made, event.attempt, said))  # type: ignore[union-attr]
-            elif kind is WorkerLost:
-                self._forget_life(event.life)  # type: ignore[union-attr]
-            urgent = urgent or kind in _URGENT
-            said.append(event)
+            if isinstance(event, Held):
+                urgent = event.handle in self._asked or urgent
+                said += self._held_here(event)
+            elif isinstance(event, FetchFailed):
+                urgent = True
+                self._give_up(event.handle, event.failure, said)
+                if event.handle in self._asked:
+                    self._asked.discard(event.handle)
+                    said.append(event)
+            else:
+                if isinstance(event, (Finished, Failed, Cancelled)):
+                    urgent = self._over(event.attempt) or urgent
+                if isinstance(event, Finished):
+                    made = [self._with_driver(one, event.attempt, said) for one in event.made]
+                    event = event._replace(made=tuple(made))
+                elif isinstance(event, OutputReady):
+                    event = event._replace(made=self._with_driver(event.made, event.attempt, said))
+                elif isinstance(event, WorkerLost):
+                    self._forget_life(event.life)
+                urgent = urgent or isinstance(event, (WorkerJoined, WorkerLost, OutputReady))
+                said.append(event)
         heard, self._workload.heard = self._workload.heard, []
         if not (said or heard):
             return
@@ -425,6 +415,15 @@ class Node:
                 self._since = monotonic()
             self._urgent = self._urgent or urgent
             self._changed.notify_all()
+
+    def _held_here(self, event: Held) -> list[Any]:
+        """An output is here: give what is told of it to the driver, if that has asked."""
+        said = []
+        if event.handle in self._asked:
+            self._asked.discard(event.handle)
+            said = self._bring(event)
+        self._arrived(event.handle)
+        return said
 
     def _with_driver(self, made: Any, attempt: int, said: list[Any]) -> Any:
         """Give what is told of an output; one that this node has goes along if it is not too large."""
@@ -439,7 +438,7 @@ class Node:
         said.append(Value(handle, value))
         return made
 
-    def _bring(self, event: Any) -> list[Any]:
+    def _bring(self, event: Held) -> list[Any]:
         """Give what is told of an output that the driver has asked for; it may have been forgotten meanwhile."""
         if not self._engine.has(event.handle):
             return [event]

@@ -481,3 +481,17 @@ real_versions = nodes.versions
 
 def _other_version(version: str) -> dict[str, str]:
     return {**real_versions(), "windrow": version}
+
+
+def test_a_scheduler_that_does_not_answer_is_not_one_without_workers(client: Any) -> None:
+    """Dask's own ``scheduler_info`` gives what it heard last, which may be of no workers at all."""
+
+    class Deaf:
+        scheduler = client.scheduler
+        scheduler_info = staticmethod(lambda **_: {"workers": {}})
+
+        def sync(self, function: Any, **_: Any) -> Any:
+            raise OSError("nobody listens")
+
+    with pytest.raises(EngineError, match=r"does not answer \(OSError: nobody listens\)"):
+        clusters.present(Deaf())

@@ -180,17 +180,18 @@ class Outputs:
 
     def lose(self, life: Life) -> list[Output]:
         """A worker is gone: list the outputs that no one else has; they are still to be forgotten."""
-        lost = []
-        for output in self.kept.pop(life, {}).values():
-            del output.holders[life]
-            if output.fetching == life:
-                output.fetching = None
-                del self.fetching[output.name]
-                if output.holders:
-                    self.fetch(output)
-            if not output.holders:
-                lost.append(output)
-        return lost
+        return [output for output in list(self.kept.pop(life, {}).values()) if self.leave(output, life)]
+
+    def leave(self, output: Output, life: Life) -> bool:
+        """A worker has an output no more; True if no one else has it, which is then still to be forgotten."""
+        del output.holders[life]
+        self.kept.get(life, {}).pop(output.name, None)
+        if output.fetching == life:
+            output.fetching = None
+            del self.fetching[output.name]
+            if output.holders:
+                self.fetch(output)
+        return not output.holders
 
     def only_here(self, life: Life) -> list[Output]:
         return [output for output in self.kept.get(life, {}).values() if len(output.holders) == 1]

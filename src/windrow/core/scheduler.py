@@ -81,6 +81,7 @@ class Scheduler:
             happened.Cancelled: self._cancelled,
             happened.Held: self._held,
             happened.FetchFailed: self._fetch_failed,
+            happened.CopyLost: self._copy_lost,
             happened.Planned: self._planned,
             happened.Published: self._published,
             happened.Tick: self._tick,
@@ -530,6 +531,14 @@ class Scheduler:
         else:
             self.batch.out.append(Discard(output.handle, tuple(output.holders)))
             self.graph.fail_fetch(output, event.failure)
+
+    def _copy_lost(self, event: happened.CopyLost) -> None:
+        """A worker has not got what a launch was to bring; if nobody else has it any more, it is lost."""
+        output = self.graph.outputs.get(event.handle.output)
+        if output is None or output.attempt != event.handle.attempt or event.life not in output.holders:
+            return
+        if self.outputs.leave(output, event.life):
+            self.graph.lose(output)
 
     # -- plans and time
 

@@ -11,6 +11,8 @@ from windrow.errors import EngineError, UsageError
 ADDRESSES = ("tcp://", "tls://", "ucx://", "ws://", "wss://")
 #: Seconds that a scheduler has to answer.
 ANSWER_S = 10.0
+#: Seconds after which one that does not answer is taken not to run any more.
+HUNG_S = 60.0
 
 _clients: dict[str, Any] = {}  #: by address: those that we have opened, which Dask closes when the program ends
 
@@ -69,7 +71,8 @@ def _client_at(address: str) -> Any:
 def present(client: Any) -> dict[str, tuple[int, int]]:
     """Ask which workers there are: their threads and memory by address."""
     try:
-        found = client.scheduler_info(n_workers=-1)["workers"]
+        # Not ``scheduler_info``: it gives what was heard last, of no workers at all, where the scheduler does not answer.
+        found = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=HUNG_S)["workers"]
     except Exception as error:
         raise EngineError(
             f"the Dask scheduler does not answer ({type(error).__name__}: {error}): is it still running? "

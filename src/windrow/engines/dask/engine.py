@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from windrow.core.commands import Discard, Fetch, Launch, StartWorker
 from windrow.core.events import (
     Cancelled,
+    CopyLost,
     Event,
-    Failed,
     FetchFailed,
     Finished,
     Held,
@@ -37,7 +37,7 @@ from windrow.core.events import (
 from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Needs
 from windrow.engines.base import Capabilities
 from windrow.engines.dask import node as nodes
-from windrow.engines.dask.cluster import present
+from windrow.engines.dask.cluster import HUNG_S, present
 from windrow.engines.dask.words import (
     ALONG,
     Content,
@@ -70,6 +70,8 @@ if TYPE_CHECKING:
 LOOK_S, LOOK_S_EACH = 0.5, 0.005
 #: Seconds without any worker after which that is said.
 ALONE_S = 5.0
+#: Why a task of Dask gave nothing, if not because it failed.
+GONE = "it was lost on the way"
 #: Seconds that nodes have to end their processes when the run is over.
 ENDING_S = 10.0
 
@@ -77,7 +79,8 @@ ENDING_S = 10.0
 class RemoteNode:
     """A node as the driver sees it."""
 
-    def __init__(self, number: int, address: str, first: int, cores: int, memory: int) -> None:
+    def __init__(self, run: str, number: int, address: str, first: int, cores: int, memory: int) -> None:
+        self.run = f"{run}-{number}"  #: by which it is known there: one that is begun again has nothing of what it had
         self.number = number
         self.address = address
         self.first = first  #: number of its first worker
@@ -145,7 +148,7 @@ class DaskEngine:
         self._opened: dict[Handle, Any] = {}
         self._where: dict[Handle, set[Life]] = {}
         self._fetching: dict[Handle, list[Fetch]] = {}
-        #: outputs on their way to a node: what they come from, and the task of Dask that takes them in
+        #: outputs on their way to a node: where they come from, and the task of Dask that takes them in
         self._moving: dict[tuple[Handle, str], tuple[Any, Any]] = {}
         self._gone: deque[int] = deque()  #: of what calls share: what none needs any more
         self._heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -166,12 +169,14 @@ class DaskEngine:
             self._threads.append(thread)
 
     def _watch(self) -> None:
-        pause = LOOK_S
+        pause, answered = LOOK_S, monotonic()
         while not self._over.wait(pause):
             try:
                 found: Any = present(self._client)
-                pause = max(LOOK_S, LOOK_S_EACH * len(found))
+                pause, answered = max(LOOK_S, LOOK_S_EACH * len(found)), monotonic()
             except EngineError as error:
+                if self._client.status == "connecting" and monotonic() - answered < HUNG_S:
+                    continue  # Dask tries for a while
                 found = error
             if self._client.status not in ("running", "connecting") and not self._over.is_set():
                 found = EngineError(
@@ -184,8 +189,8 @@ class DaskEngine:
 
     def _see(self, present: Mapping[str, tuple[int, int]]) -> None:
         """Take in who is there now."""
-        for address in [one for one in self._nodes if one not in present]:
-            self._lose(self._nodes[address], "is gone: it was ended, it crashed, or the connection to it broke")
+        for node in [one for address, one in self._nodes.items() if address not in present]:
+            self._lose(node, "is gone: it was ended, it crashed, or the connection to it broke")
         for address, (cores, memory) in present.items():
             if address not in self._nodes and address not in self.unfit:
                 self._begin(address, cores, memory)
@@ -204,7 +209,9 @@ class DaskEngine:
 
     def _begin(self, address: str, cores: int, memory: int) -> None:
         limits = [one for one in (memory, self._memory or 0) if one]
-        node = self._nodes[address] = RemoteNode(self._count, address, self._next_worker, cores, min(limits, default=0))
+        node = self._nodes[address] = RemoteNode(
+            self._run, self._count, address, self._next_worker, cores, min(limits, default=0)
+        )
         self._count += 1
         self._next_worker += cores
         for worker in range(node.first, node.first + cores):
@@ -240,7 +247,7 @@ class DaskEngine:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # it goes to one node, once
             future = self._client.submit(
-                function, self._run, *args, key=f"windrow-{what}-{node.number}-{self._run}-{self.submitted}",
+                function, node.run, *args, key=f"windrow-{what}-{node.run}-{self.submitted}",
                 workers=[node.address], allow_other_workers=False, retries=0, pure=False,
             )  # fmt: skip
         if then is not None:
@@ -255,15 +262,15 @@ class DaskEngine:
             if None in found:
                 return
             good = [one for one in found if one.status == "finished"]
+            values: dict[Any, Any] = {}
             try:
-                values = dict(zip(good, self._client.gather(good), strict=True)) if good else {}
-            except Exception as error:  # noqa: BLE001 - its worker is gone, or the scheduler
-                values = {}
-                why = f"{type(error).__name__}: {error}"
-            else:
-                why = ""
+                values.update(zip(good, self._client.gather(good), strict=True) if good else ())
+            except Exception:  # noqa: BLE001 - the worker of one is gone: the others are still there
+                for one in good:
+                    with suppress(Exception):
+                        values[one] = one.result()
             for one in found:
-                self._heard.put((one, values.get(one), "" if one in values else why or _why(one)))
+                self._heard.put((one, values.get(one), "" if one in values else _why(one)))
 
     def _exchange(self, node: RemoteNode, setup: Setup | None = None, workload: Any = None) -> None:
         """Send a node its orders; the answer comes when something has happened there."""
@@ -320,6 +327,7 @@ class DaskEngine:
         task = launch.task
         content = self._workload.content(task)
         if content is None:
+            self._events += [CopyLost(launch.inputs[position], launch.life) for position in launch.bring]
             self._events.append(Cancelled(launch.attempt, launch.life))
             return
         call, common = None, dict[int, Content]()
@@ -338,10 +346,7 @@ class DaskEngine:
         awaited: list[tuple[Handle, Life | None]] = []
         for position in launch.bring:
             handle = launch.inputs[position]
-            if not self._bring(node, handle, along, awaited):
-                lost = Failure(FailureKind.LOST, "OutputLost", f"{handle.output} was gone before it was brought")
-                self._events.append(Failed(launch.attempt, launch.life, lost))
-                return
+            self._bring(node, handle, along, awaited)
             self._where.setdefault(handle, set()).add(launch.life)
         node.orders.append(
             LaunchOrder(
@@ -368,32 +373,28 @@ class DaskEngine:
 
     def _bring(
         self, node: RemoteNode, handle: Handle, along: dict[Handle, Any], awaited: list[tuple[Handle, Life | None]]
-    ) -> bool:
-        """See to it that a node has an output that a launch reads; False if nobody has it."""
+    ) -> None:
+        """See to it that a node has an output that a launch reads."""
         holders = self._where.get(handle, set())
         there = next((life for life in sorted(holders) if life in node.lives), None)
         if there is not None:
             awaited.append((handle, there))
-            return True
+            return
         output = self._outputs.get(handle)
         if handle in self._outputs and not (type(output) is Arrival and output.bytes > ALONG):
             along[handle] = Content.of(output) if type(output) is Arrival else output
-            return True
+            return
         awaited.append((handle, None))
         if (handle, node.address) in self._moving:
-            return True
+            return
         source: Any = Content.of(output) if type(output) is Arrival else self._hand_out(handle, sorted(holders))
 
         def arrived(_: Any, why: str) -> None:
             self._moving.pop((handle, node.address), None)
-            if why and node.address in self._nodes:
+            if why and self._nodes.get(node.address) is node:
                 node.orders.append(NotComing(handle))
-                self._exchange(node)
 
-        if source is None:
-            return False
         self._moving[handle, node.address] = source, self._submit(node, "take", arrived, nodes.take_in, handle, source)
-        return True
 
     def _hand_out(self, handle: Handle, holders: Sequence[Life]) -> Any:
         """Have a node give an output to whom it concerns; None if none has it."""
@@ -404,7 +405,7 @@ class DaskEngine:
             node = self._by_life.get(life)
             if node is not None:
                 return self._submit(node, "give", None, nodes.hand_out, handle, life)
-        return None
+        return None  # as the one who waits for it finds out
 
     def _fetch(self, command: Fetch) -> None:
         node = self._by_life.get(command.source)
@@ -466,7 +467,10 @@ class DaskEngine:
         self._heard.put(None)  # allowed in a signal handler
 
     def _reported(self, node: RemoteNode, report: Report | None, why: str) -> None:
-        if node.address not in self._nodes:
+        if self._nodes.get(node.address) is not node:
+            return
+        if why == GONE:
+            self._lose(node, "does not answer: the connection to it broke, or to the scheduler")
             return
         if report is None:
             self._break(node, why)
@@ -477,6 +481,9 @@ class DaskEngine:
             node.answered += 1
             for said in pickle.loads(next_one.said) if next_one.said else ():  # noqa: S301 - from our own nodes
                 self._hear(node, said)
+            if next_one.broken == nodes.FORGOTTEN:
+                self._lose(node, "was begun again")
+                return
             if next_one.broken:
                 self._break(node, next_one.broken)
                 return
@@ -510,6 +517,8 @@ class DaskEngine:
                 self._where.setdefault(Handle(said.made.output, said.attempt), set()).add(said.life)
             elif kind is FetchFailed:
                 self._fetching.pop(said.handle, None)
+            elif kind is CopyLost:
+                self._where.get(said.handle, set()).discard(said.life)
             self._events.append(said)
 
     def _joined(self, node: RemoteNode, event: WorkerJoined) -> WorkerJoined:
@@ -585,7 +594,8 @@ class DaskEngine:
             )
 
     def _lose(self, node: RemoteNode, how: str) -> None:
-        del self._nodes[node.address]
+        if self._nodes.pop(node.address, None) is None:
+            return  # with the one that was to hand it the workload
         self.lost += node.joined
         if self._shared is not None and self._shared[0] == node.address:
             self._shared = None
@@ -596,16 +606,15 @@ class DaskEngine:
             self._events.append(
                 WorkerLost(life, _lost(f"worker {life.worker} was lost, as its node {how}"), final=True)
             )
+        gone = [one for one in self._futures if f"-{node.run}-" in one.key]
         for (handle, address), (source, taking) in list(self._moving.items()):
             if address == node.address:
                 del self._moving[handle, address]
-            elif getattr(source, "key", "").startswith(f"windrow-give-{node.number}-{self._run}"):
+            elif f"-{node.run}-" in getattr(source, "key", ""):
                 del self._moving[handle, address]
-                del self._futures[taking]
-                taking.release()  # it would wait for ever
-                if address in self._nodes:
-                    self._nodes[address].orders.append(NotComing(handle))
-        for future in [one for one in self._futures if f"-{node.number}-{self._run}-" in one.key]:
+                self._nodes[address].orders.append(NotComing(handle))
+                gone.append(taking)
+        for future in gone:
             del self._futures[future]
             future.release()
 
@@ -616,7 +625,13 @@ class DaskEngine:
         self._over.set()
         ended: list[Any] = []
         with suppress(Exception):  # the cluster is gone, and its processes with it
-            ended = [self._submit(node, "end", None, nodes.end) for node in self._nodes.values()]
+            ended = [
+                self._client.submit(
+                    nodes.end, node.run, key=f"windrow-end-{node.run}", workers=[node.address],
+                    allow_other_workers=False, retries=0, pure=False,
+                )
+                for node in self._nodes.values()
+            ]  # fmt: skip
             from distributed import wait
 
             with self._client.as_current():
@@ -648,7 +663,7 @@ def _all_of(waiting: queue.SimpleQueue[Any], timeout: float | None) -> list[Any]
 def _why(future: Any) -> str:
     """Say why a task of Dask gave nothing."""
     problem = future.exception() if future.status == "error" else None
-    return f"its task was {future.status}" if problem is None else f"{type(problem).__name__}: {problem}"
+    return GONE if problem is None else f"{type(problem).__name__}: {problem}"
 
 
 def _lost(message: str) -> Failure:

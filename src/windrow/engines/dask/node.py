@@ -20,6 +20,7 @@ from distributed import secede
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall
 from windrow.core.events import (
     Cancelled,
+    CopyLost,
     Event,
     Failed,
     FetchFailed,
@@ -63,6 +64,10 @@ PATIENCE_S = 10.0
 #: connection breaks and comes back.
 SILENCE_S = 120.0
 
+#: Said by a node that was begun again, or has heard nothing for long.
+FORGOTTEN = "it does not know the run"
+#: How a launch ends that waits for what does not come.
+LOST = Failure(FailureKind.LOST, "OutputLost", "what it reads was lost with its node, or its process")
 _nodes: dict[str, Node] = {}  #: by run
 _making = threading.Lock()
 
@@ -79,10 +84,13 @@ def exchange(
         wrong = unlike(setup.versions)
         if wrong:
             return Report(number, b"", wrong)
+        for name, former in list(_nodes.items()):
+            if name != run and name.rpartition("-")[0] == run.rpartition("-")[0]:
+                former.end()  # it was given up by the driver
         with _making:
             node = _nodes.get(run) or _nodes.setdefault(run, Node(run, setup, workload))
     if node is None:
-        return Report(number, b"", "it does not know the run: it was begun again, or heard nothing for long")
+        return Report(number, b"", FORGOTTEN)
     node.hear(number, orders)
     secede()
     return node.report(number)
@@ -100,8 +108,10 @@ def hand_out(run: str, handle: Handle, source: Life) -> Content:
     return found.result()
 
 
-def take_in(run: str, handle: Handle, content: Content) -> None:
+def take_in(run: str, handle: Handle, content: Content | None) -> None:
     """Take an output that another node has handed out."""
+    if content is None:
+        raise LookupError(f"nobody has {handle.output}")
     _nodes[run].take_in(handle, content)
 
 
@@ -190,6 +200,10 @@ class Node:
         self._held: dict[Life, deque[tuple[Launch, set[Handle]]]] = {}  #: launches that wait for what they read
         self._asked: set[Handle] = set()  #: outputs that the driver waits for
         self._wanted: dict[Handle, list[Future[Content]]] = {}  #: and other nodes
+        self._coming: dict[Handle, Life] = {}  #: outputs that were asked of processes here
+        self._owed: set[tuple[Handle, Life]] = set()  #: copies that launches which came to nothing were to bring
+        self._dead: set[Life] = set()
+        self._events: list[Event] = []  #: that happened here, and in no process
         self._thread = threading.Thread(target=self._work, name=f"windrow-node-{run}", daemon=True)
         self._thread.start()
 
@@ -246,11 +260,11 @@ class Node:
             with kept_sealed():
                 engine.start(self._workload)  # type: ignore[arg-type] # it has what an engine asks for
                 while not self._ended and monotonic() - self._heard_at < SILENCE_S:
-                    events: list[Event] = []
                     while self._inbox:
-                        self._obey(self._inbox.popleft(), events)
-                    events += engine.wait(0.0 if events else SILENCE_S / 4)
-                    self._tell(events)
+                        self._obey(self._inbox.popleft())
+                    happened = engine.wait(0.0 if self._events else SILENCE_S / 4)
+                    events, self._events = self._events, []
+                    self._tell([*events, *happened])
         except BaseException as error:  # noqa: BLE001 - told to the driver
             self._broken = f"{type(error).__name__}: {error}"
         finally:
@@ -265,24 +279,22 @@ class Node:
                 with self._changed:
                     self._changed.notify_all()
 
-    def _obey(self, order: Any, events: list[Event]) -> None:
+    def _obey(self, order: Any) -> None:
         kind = type(order)
         if kind is LaunchOrder:
             self._launch(order)
         elif kind is Value:  # from another node
             self._engine.give(order.handle, order.value.arrive())
-            self._arrived(order.handle)
+            self._events.append(Held(order.handle))
         elif kind is NotComing:
-            self._give_up(
-                order.handle, Failure(FailureKind.LOST, "OutputLost", "what it reads was lost with its node"), events
-            )
+            self._give_up(order.handle)
         elif kind is Fetch:
             self._asked.add(order.handle)
-            self._fetch(order.handle, order.source, events)
+            self._fetch(order.handle, order.source)
         elif kind is tuple:  # another node asks
             handle, source, found = order
             self._wanted.setdefault(handle, []).append(found)
-            self._fetch(handle, source, events)
+            self._fetch(handle, source)
         elif kind is Forgotten:
             for number in order.numbers:
                 self._common.pop(number, None)
@@ -291,7 +303,7 @@ class Node:
         elif kind is Discard:
             self._engine.do([Discard(order.handle, (*order.holders, DRIVER))])
         elif kind in (Cancel, Recall) and self._take_back(order.attempt):
-            events.append(Cancelled(order.attempt, order.life))
+            self._go_on()
         else:
             self._engine.do([order])
 
@@ -314,13 +326,11 @@ class Node:
         self._workload.described[task.id] = order.described
         for handle, value in order.along.items():
             self._engine.give(handle, value.arrive() if type(value) is Content else value)
-        missing = set()
-        for handle, source in order.awaited:
-            if not self._engine.has(handle):
-                missing.add(handle)
-                if source is not None:
-                    self._engine.do([Fetch(handle, source)])
+        missing = {handle for handle, _ in order.awaited if not self._engine.has(handle)}
+        near = [(handle, source) for handle, source in order.awaited if source is not None and handle in missing]
+        near = [one for one in near if not (one[0] in self._coming or self._is_awaited(one[0]))]
         launch = launch._replace(plan=self._plans[number])
+        self._owed.difference_update((launch.inputs[position], launch.life) for position in launch.bring)
         self._left[launch.life] += 1
         self._attempts[launch.attempt] = launch.life, task.id
         waiting = self._held.get(launch.life)
@@ -328,9 +338,18 @@ class Node:
             self._held.setdefault(launch.life, deque()).append((launch, missing))
         else:
             self._engine.do([launch])
+        for handle, source in near:
+            self._ask(handle, source)
+
+    def _is_awaited(self, handle: Handle) -> bool:
+        return any(handle in missing for waiting in self._held.values() for _, missing in waiting)
 
     def _arrived(self, handle: Handle) -> None:
         """Something is here that launches may have waited for, and whoever asked for it."""
+        self._coming.pop(handle, None)
+        if not self._engine.has(handle):
+            self._give_up(handle)  # it was forgotten on the way
+            return
         for waiting in self._held.values():
             for _, missing in waiting:
                 missing.discard(handle)
@@ -344,18 +363,32 @@ class Node:
     def _go_on(self) -> None:
         for life, waiting in list(self._held.items()):
             while waiting and not waiting[0][1]:
-                self._engine.do([waiting.popleft()[0]])
+                launch = waiting.popleft()[0]
+                if all(self._engine.has(launch.inputs[position]) for position in launch.bring):
+                    self._engine.do([launch])
+                else:  # something was forgotten meanwhile
+                    self._drop(launch, Failed(launch.attempt, life, LOST))
             if not waiting:
                 del self._held[life]
 
-    def _give_up(self, handle: Handle, failure: Failure, events: list[Any]) -> None:
+    def _give_up(self, handle: Handle, failure: Failure = LOST) -> None:
+        """Something does not come: who waits for it is told."""
+        self._coming.pop(handle, None)
+        self._asked.discard(handle)
         for one in self._wanted.pop(handle, ()):
             one.set_exception(LookupError(failure.message))
         for waiting in self._held.values():
             for entry in [one for one in waiting if handle in one[1]]:
                 waiting.remove(entry)
-                events.append(Failed(entry[0].attempt, entry[0].life, failure))
+                self._drop(entry[0], Failed(entry[0].attempt, entry[0].life, failure))
         self._go_on()
+
+    def _drop(self, launch: Launch, end: Event) -> None:
+        """A launch comes to nothing before its process has heard of it, and of what it was to bring."""
+        for position in launch.bring:
+            self._owed.add((launch.inputs[position], launch.life))
+            self._events.append(CopyLost(launch.inputs[position], launch.life))
+        self._events.append(end)
 
     def _take_back(self, attempt: int) -> bool:
         """Take back a launch that waits here; False if none does."""
@@ -363,16 +396,24 @@ class Node:
             for entry in waiting:
                 if entry[0].attempt == attempt:
                     waiting.remove(entry)
-                    self._go_on()
+                    self._drop(entry[0], Cancelled(attempt, entry[0].life))
                     return True
         return False
 
     # -- outputs
 
-    def _fetch(self, handle: Handle, source: Life, events: list[Event]) -> None:
+    def _fetch(self, handle: Handle, source: Life) -> None:
         if self._engine.has(handle):
-            events.append(Held(handle, DRIVER, getattr(self._engine.raw(handle), "bytes", 0)))
+            self._events.append(Held(handle, DRIVER, getattr(self._engine.raw(handle), "bytes", 0)))
+        elif not (handle in self._coming or self._is_awaited(handle)):
+            self._ask(handle, source)
+
+    def _ask(self, handle: Handle, source: Life) -> None:
+        """Have an output brought from a process here."""
+        if source in self._dead or (handle, source) in self._owed:
+            self._give_up(handle)  # the driver has been told why
         else:
+            self._coming[handle] = source
             self._engine.do([Fetch(handle, source)])
 
     def _packed(self, handle: Handle) -> Arrival:
@@ -390,10 +431,9 @@ class Node:
                 said += self._held_here(event)
             elif isinstance(event, FetchFailed):
                 urgent = True
-                self._give_up(event.handle, event.failure, said)
                 if event.handle in self._asked:
-                    self._asked.discard(event.handle)
                     said.append(event)
+                self._give_up(event.handle, event.failure)
             else:
                 if isinstance(event, (Finished, Failed, Cancelled)):
                     urgent = self._over(event.attempt) or urgent
@@ -463,3 +503,7 @@ class Node:
             self._over(attempt)
         self._left.pop(life, None)
         self._held.pop(life, None)  # its loss is told of all that it had
+        self._dead.add(life)
+        self._owed = {one for one in self._owed if one[1] != life}
+        for handle in [one for one, source in self._coming.items() if source == life]:
+            self._give_up(handle)

@@ -33,8 +33,8 @@ NAMES = (JOURNAL, JOURNAL + "-journal", JOURNAL + ".part")
 FORMAT = 2
 #: What to do with a journal that cannot be used.
 START_ANEW = "run with resume=False, which starts from the beginning"
-#: Bytes of a partial in one entry: SQLite takes up to a billion.
-PIECE = 256_000_000
+#: Bytes of a partial in one entry: SQLite takes up to a billion, but keeps a copy of the last one, and makes more of each.
+PIECE = 32_000_000
 
 _APPLICATION = int.from_bytes(b"wrow", "big")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}

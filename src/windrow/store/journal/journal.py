@@ -393,10 +393,13 @@ class Keeper:
     def changed(self, key: Key, rows: Iterable[tuple[int, int]], partial: Any) -> None:
         """Tell that a merged partial now holds these rows, all of them.
 
-        It may be changed in place as long as that is told before the next ``maybe_write``.
+        It may be changed in place between ``changing`` and this.
         """
         if not self.notes:
             self._unsaved[key] = rows, partial
+
+    def changing(self, key: Key) -> None:
+        self._unsaved.pop(key, None)
 
     def maybe_write(self, now: float) -> None:
         """Write what is worth it; next to free when nothing is."""

@@ -29,12 +29,13 @@ from description import Dataset, File, MemorySource
 from searching import examples
 from windrow.blocks.chunk import Partial
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
+from windrow.blocks.selection import RowSet
 from windrow.blocks.tree import Nodes, collapse, grow
 from windrow.core.ledger import Ledger, join_rows
-from windrow.core.records import Failure, FailureKind, Handle, Rows
+from windrow.core.records import Failure, FailureKind, Handle, Rows, Window
 from windrow.errors import SaveError, StepError
 from windrow.pipeline.run import reduction
-from windrow.pipeline.run.partials import unite_inputs
+from windrow.pipeline.run.partials import UnitedPartial, unite_inputs, with_own_memory
 from windrow.pipeline.run.reduction import HeldLeaves, ReducingCollector
 from windrow.shape import reduce
 from windrow.shape.safety import Bounded
@@ -619,3 +620,22 @@ def test_large_results_of_many_files_take_the_driver_the_memory_of_a_few(written
         assert np.isclose(float(found), total, rtol=1e-9)
         assert any("were put aside in" in said for said in decisions)
         assert any("nothing has to be run" in said for said in decisions) == again
+
+
+def test_small_arrays_that_came_along_do_not_keep_the_memory_of_large_ones() -> None:
+    arrived = np.zeros(100_000, dtype=np.uint8)
+    rows = RowSet(0, 80, True, arrived[10:20])
+    own = with_own_memory(rows)
+    assert own.data.base is None
+    assert own.data.tolist() == rows.data.tolist()
+    assert with_own_memory(own) is own
+    counts = np.zeros((1, 1), dtype=np.int64)
+    window = Window(0, 0, 8, 0, 8, ("cut",), arrived[:1].view(np.int8).reshape(1, 1), counts[0])
+    united = UnitedPartial(HeldLeaves({}))
+    leaf = Leaf({("out", "region", ""): Value(arrived, None)}, {}, {}, (window,))
+    nodes: Nodes[Leaf] = Nodes()
+    nodes.values[0, 0] = leaf
+    united.add((), Partial(0, nodes, (), (("region", rows),)))
+    assert all(kept.data.base is None for _, kept in united.kept)
+    (found,) = united.whole().nodes.values.values()
+    assert all(array.base is None for one in found.windows for array in (one.verdicts, one.rows))

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from windrow.blocks.chunk import Partial
 from windrow.blocks.cutflow_counts import is_end
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
+from windrow.blocks.selection import RowSet
 from windrow.blocks.tree import Nodes, collapse, grow, join
 from windrow.core.intervals import Intervals
+from windrow.core.records import Window
 from windrow.pipeline.definition.definition import Product
 from windrow.store.spill import pieces_of, thing_of
 
 if TYPE_CHECKING:
     from windrow.blocks.fragments import SavedPart
-    from windrow.blocks.selection import RowSet
     from windrow.core.records import Rows
     from windrow.pipeline.definition.steps import StepDefinition
     from windrow.pipeline.run.reduction import Held, HeldLeaves
+
+Record = TypeVar("Record", RowSet, Window)
 
 
 def unite_inputs(partials: Sequence[Partial], whole: Mapping[int, tuple[int, int]]) -> Partial:
@@ -68,13 +71,20 @@ class UnitedPartial:
         self.input = partial.input
         self._leaves.grow(self.nodes, partial.nodes)
         self.fragments += partial.fragments
-        self.kept += partial.kept
+        self.kept += [(region, with_own_memory(kept)) for region, kept in partial.kept]
 
     def whole(self) -> Partial:
         """Give all of it; what was put aside is read, and is not kept in memory here."""
         nodes: Nodes[Leaf] = Nodes()
         nodes.values = {node: self._leaves.look(held) for node, held in self.nodes.values.items()}
         return Partial(self.input, nodes, tuple(self.fragments), tuple(self.kept))
+
+
+def with_own_memory(record: Record) -> Record:
+    """Copy the arrays of a small record that came along with large ones: as views they would keep the memory of all."""
+    found = {one.name: getattr(record, one.name) for one in fields(record)}
+    views = {name: value.copy() for name, value in found.items() if getattr(value, "base", None) is not None}
+    return replace(record, **views) if views else record
 
 
 def project(partial: Partial, products: frozenset[Product]) -> Partial:

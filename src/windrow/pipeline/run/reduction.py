@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.blocks.outputs import Leaf, merge_leaves
 from windrow.blocks.tree import Node, Nodes, collapse, grow
-from windrow.pipeline.run.partials import UnitedPartial, with_merges, without_merges
+from windrow.pipeline.run.partials import UnitedPartial, with_merges, with_own_memory, without_merges
 from windrow.shape import reduce
 from windrow.store.spill import Aside, SpillFile, pieces_of
 from windrow.units import format_bytes
@@ -60,6 +60,7 @@ class HeldLeaves:
     def hold(self, leaf: Leaf, level: float) -> Held:
         held = Held(leaf, level)
         if held.bytes:
+            leaf.windows = tuple(map(with_own_memory, leaf.windows))
             self._in_memory.setdefault(level, {})[held] = None
             self.bytes += held.bytes
             self._largest = max(self._largest, held.bytes)

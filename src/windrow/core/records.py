@@ -181,7 +181,7 @@ class RunRows(NamedTuple):
 class EvaluateUnit(NamedTuple):
     """Payload: make the partial of one unit from the parts that the task reads."""
 
-    rows: tuple[Rows, ...]  #: of each part
+    rows: tuple[Rows, ...]  #: of each part, and those that no worker can run
     identity: str = ""
 
 

@@ -13,7 +13,7 @@ from windrow.core.commands import Replan
 from windrow.core.inputs import UNIT, Inputs
 from windrow.core.ledger import Ledger, join_rows, without
 from windrow.core.partials import Partials
-from windrow.core.parts import Parts
+from windrow.core.parts import MOST_UNMADE, Parts
 from windrow.core.policies import ShapeRequest
 from windrow.core.records import (
     NO_COST,
@@ -21,6 +21,7 @@ from windrow.core.records import (
     ONE_CORE,
     EvaluateUnit,
     FailureKind,
+    Made,
     MergePartials,
     Needs,
     Opened,
@@ -437,8 +438,9 @@ class RowFeeder:
             self.inputs.give_back(payload.rows, most=task.size // 2 if self.options.halves else UNIT)
             skip = True
         elif skip and payload.part:
-            self._give_up_unit(self.parts.unit(one, payload.rows[0]), failure)
-            self.inputs.give_back(payload.rows)  # which fail with their unit
+            if not self._leave_out_row(task, one, failure):
+                self._give_up_unit(self.parts.unit(one, payload.rows[0]), failure)
+                self.inputs.give_back(payload.rows)  # which fail with their unit
         elif skip:
             self._give_up(payload.rows, failure)
             self._give_up_unreachable(one, failure)
@@ -447,6 +449,21 @@ class RowFeeder:
             self.inputs.give_back(payload.rows)
         self.partials.review(bundle)
         return not skip
+
+    def _leave_out_row(self, task: Task, one: Input, failure: Failure) -> bool:
+        """Leave out a row that alone uses too much, as if a part had been made without it; False if its unit is to go."""
+        rows, output = task.payload.rows[0], task.makes[0]
+        if failure.kind is not FailureKind.EXHAUSTED or task.size > 1 or one.failure_of(rows.start) is not None:
+            return False
+        unit = self.parts.unit(one, rows)
+        others = unit.missing > 1 or len(unit.outputs) > len(unit.unmade)
+        if not others or len(unit.unmade) == MOST_UNMADE or not self.ledger.accept(output, (rows,)):
+            return False
+        unit.unmade.add(output)
+        evaluation = self.parts.keep(one, Made(output), rows, ((rows, failure),))
+        if evaluation is not None:
+            self._evaluate(evaluation)
+        return True
 
     def _give_up(self, rows: Iterable[Rows], failure: Failure) -> None:
         if failure.kind is FailureKind.LOST:

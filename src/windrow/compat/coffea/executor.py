@@ -95,7 +95,7 @@ def call_once(function: Callable[[Any], Any], item: Any) -> Any:
 
 
 class Calls(RangesWorkload):
-    """A function to be called for items; those that are rows of one file become one input, all others another."""
+    """A function and the items to call it for: each file of which items name rows is an input, all other items together are one."""
 
     side = CallsSide
 

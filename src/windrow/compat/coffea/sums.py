@@ -36,7 +36,7 @@ class Piece(NamedTuple):
     stop: tuple[int, int]
     value: Any
     order: Literal["any", "rows", "cells"]
-    mine: bool = False  #: made by adding, so that nobody else has it
+    mine: bool = False  #: the value was made here by adding, so that it may be added to in place
 
 
 def commutes(value: Any) -> bool:

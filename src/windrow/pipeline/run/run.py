@@ -340,7 +340,7 @@ def error_of(failure: Failure, options: Options) -> BaseException:
     elif failure.kind is FailureKind.EXHAUSTED:
         advice = (
             f"; allow more, or take fewer workers (memory= is for all {options.workers} together, and the interpreter and "
-            'libraries alone take 60 to 150 MB in each), or leave out the units of such rows with on_error="skip"'
+            'libraries alone take 60 to 150 MB in each), or leave such rows out with on_error="skip"'
         )
     elif failure.kind in (FailureKind.CRASHED, FailureKind.LOST):
         if failure.kind is FailureKind.LOST:

@@ -381,7 +381,6 @@ def test_a_range_that_needs_too_much_memory_is_cut_smaller(files: dict[str, str]
     assert metrics["chunks"] > 4
 
 
-@pytest.mark.filterwarnings("ignore:Performed attempt:UserWarning")
 @pytest.mark.parametrize(("error", "times"), [(MemoryError, 1), (OSError, 4), (ValueError, 4)])
 def test_the_runner_calls_again_what_raised_but_not_for_want_of_memory(
     error: type[Exception], times: int, files: dict[str, str]

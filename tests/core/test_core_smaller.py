@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.test_core_rows import A, feeder_of, known
-from core_world import World, missing_rows
+from core_world import CRASH, ERROR, World, missing_rows
 from windrow.core.policies import Answer, LaunchPolicy, Options, Policies, TooMuch
 from windrow.core.records import EvaluateUnit, RunRows
 from windrow.core.rows import RowFeeder, RowOptions
@@ -18,6 +18,8 @@ from windrow.shape.fixed import Fixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+FAILURES = {"error": ERROR, "crash": CRASH}
 
 
 class Shrinking(LaunchPolicy):
@@ -41,8 +43,8 @@ class Shrinking(LaunchPolicy):
         return Answer("split", rows=self.most)
 
 
-def begin(rows: tuple[int, ...], policy: LaunchPolicy, chunk: int = 1000) -> World:
-    feeder = RowFeeder(known(*rows), Policies(Fixed(chunk)), RowOptions(parts=True))
+def begin(rows: tuple[int, ...], policy: LaunchPolicy, chunk: int = 1000, unit: int = 10, **options: Any) -> World:
+    feeder = RowFeeder(known(*rows, unit=unit), Policies(Fixed(chunk)), RowOptions(**(options or {"parts": True})))
     made = World(Scheduler(feeder, policy, Options()), 1)
     made.begin()
     return made
@@ -93,3 +95,30 @@ def test_a_row_that_is_too_much_by_itself_ends_the_run_with_the_reason(blocks: b
     assert made.end.status == "failed"
     assert made.end.failure is not None
     assert "one row is too much" in made.end.failure.message
+
+
+@given(
+    st.lists(st.integers(1, 60), min_size=1, max_size=4),
+    st.integers(0, 40),
+    st.integers(1, 30),
+    st.sampled_from([{"parts": True}, {"halves": True}, {"halves": True, "on_error": "skip"}, {}]),
+    st.sampled_from(["memory", *FAILURES]),
+)
+def test_no_task_is_cut_into_itself(rows: list[int], capacity: int, unit: int, options: Any, how: str) -> None:
+    made = begin(tuple(rows), Shrinking(blocks=False), unit=unit, **options)
+    failed: dict[int, set[tuple[int, int]]] = {}  # by task, which may be tried again as it is
+    for _ in range(10_000):
+        if made.end is not None:
+            return
+        if not made.queues[A]:
+            made.tell(*made.step())
+            continue
+        task = made.queues[A][0].task
+        if not isinstance(task.payload, RunRows) or task.size <= capacity:
+            made.tell(*made.start(A), *made.finish(A))
+            continue
+        mine = {(part.input, row) for part in task.payload.rows for row in range(part.start, part.stop)}
+        assert not any(mine == other for number, other in failed.items() if number != task.id)
+        failed[task.id] = mine
+        made.tell(*made.start(A), *(made.exhaust(A) if how == "memory" else made.fail(A, FAILURES[how])))
+    raise AssertionError("the run does not end")

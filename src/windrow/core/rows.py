@@ -389,8 +389,10 @@ class RowFeeder:
                 self._ask_for_plan(account, due=due)
 
     def can_cut_rows(self, task: Task) -> bool:
-        """Say whether the rows of a task can be cut down to single ones."""
-        return type(task.payload) is RunRows and task.size > 1 and (self.options.parts or self.options.halves)
+        """Say whether the rows of a task can be cut into fewer: into parts of units, or units that may be single rows."""
+        if self.options.parts:
+            return type(task.payload) is RunRows and task.size > 1
+        return self.options.halves and self.is_divisible(task)
 
     def cut_smaller(self, task: Task, most: int) -> None:
         """Take back rows that were too many at once: they are cut into tasks of at most so many."""

@@ -430,3 +430,14 @@ def test_memory_errors_are_cut_smaller_too(files: dict[str, str]) -> None:
 
     with pytest.raises(Exception, match=r"one is too many.*rows 0 to 1\]"):
         wr.run_processor(never, fileset)
+
+
+@pytest.mark.parametrize("more", [{"memory": "800 MB"}, {"engine": "inline"}], ids=repr)
+def test_cells_of_a_grid_are_not_cut_for_want_of_memory(more: dict[str, Any], files: dict[str, str]) -> None:
+    def picky(events: ak.Array) -> Any:
+        if len(events) > 100:
+            raise MemoryError("too many")
+        return {"n": len(events)}
+
+    with pytest.raises(MemoryError, match=r"a1\.root, rows 0 to 2000\]"):
+        wr.run_processor(picky, {"a": [files["a1"]]}, grid=2000, workers=1, **more)

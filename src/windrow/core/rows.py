@@ -301,6 +301,7 @@ class RowFeeder:
                 raise InternalError(f"input {payload.input} was opened, and {report!r} came instead of its rows")
             one = self.inputs.inputs[payload.input]
             one.identity = report.identity
+            one.free = report.free
             self.inputs.known(one, report.rows, report.borders)
             self.partials.review_input(one)  # it may have no rows
             return True

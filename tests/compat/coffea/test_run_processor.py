@@ -441,3 +441,17 @@ def test_cells_of_a_grid_are_not_cut_for_want_of_memory(more: dict[str, Any], fi
 
     with pytest.raises(MemoryError, match=r"a1\.root, rows 0 to 2000\]"):
         wr.run_processor(picky, {"a": [files["a1"]]}, grid=2000, workers=1, **more)
+
+
+@pytest.mark.parametrize("grid", [None, 10])
+def test_an_empty_file_is_seen_but_has_no_row_of_the_row_limit(grid: int | None, files: dict[str, str]) -> None:
+    def sizes(events: ak.Array) -> Any:
+        return {"n": len(events), "seen": [Path(events.metadata["filename"]).stem]}
+
+    def run(*names: str, rows: int | None) -> Any:
+        fileset = {"a": [files[name] for name in names]}
+        return wr.run_processor(sizes, fileset, max_rows=rows, grid=grid, engine="inline", workers=1)
+
+    assert run("empty", "a2", "b", rows=1) == {"n": 1, "seen": ["empty", "a2"]}
+    assert run("empty", "b", rows=7) == {"n": 7, "seen": ["empty", "b"]}
+    assert run("empty", rows=7) == run("empty", rows=None) == {"n": 0, "seen": ["empty"]}

@@ -12,7 +12,7 @@ from core.test_core_rows import A, feeder_of, known
 from core_world import CRASH, ERROR, World, missing_rows
 from windrow.core.policies import Answer, LaunchPolicy, Options, Policies, TooMuch
 from windrow.core.records import EvaluateUnit, RunRows
-from windrow.core.rows import RowFeeder, RowOptions
+from windrow.core.rows import MOST_SINGLE, RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.shape.fixed import Fixed
 
@@ -122,3 +122,28 @@ def test_no_task_is_cut_into_itself(rows: list[int], capacity: int, unit: int, o
         failed[task.id] = mine
         made.tell(*made.start(A), *(made.exhaust(A) if how == "memory" else made.fail(A, FAILURES[how])))
     raise AssertionError("the run does not end")
+
+
+def test_rows_that_all_fail_are_not_looked_at_one_by_one() -> None:
+    made = begin((1000, 1000), Shrinking(blocks=False), unit=1, halves=True, on_error="skip")
+    while made.end is None:
+        made.tell(*made.start(A), *made.fail(A))
+    assert made.end.status == "failed"
+    assert made.end.failure == ERROR
+    assert feeder_of(made).left_out == MOST_SINGLE == feeder_of(made).ledger.failed_rows
+
+
+@pytest.mark.parametrize(("of", "status"), [(10, "incomplete"), (5, "failed")])
+def test_rows_that_are_exceptions_are_left_out(of: int, status: str) -> None:
+    """One row of so many fails."""
+    made = begin((1000, 1000), Shrinking(blocks=False), unit=1, halves=True, on_error="skip")
+    while made.end is None:
+        if not made.queues[A]:
+            made.tell(*made.step())
+            continue
+        payload = made.queues[A][0].task.payload
+        rows = payload.rows if isinstance(payload, RunRows) else ()
+        bad = any(row % of == 0 for part in rows for row in range(part.start, part.stop))
+        made.tell(*made.start(A), *(made.fail(A) if bad else made.finish(A)))
+    assert made.end.status == status
+    assert feeder_of(made).left_out == (200 if status == "incomplete" else 201)

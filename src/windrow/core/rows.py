@@ -56,6 +56,10 @@ SHOWS_S = 0.5
 #: 2 ns a byte, and is to stay under a tenth of the time.
 CARRY_S = 2e-8
 
+#: Single rows that may be left out while none is done, and otherwise too if they are not over this share of all rows: more
+#: are no exceptions, and finding them one by one takes far longer than running all.
+MOST_SINGLE, MOST_SHARE = 64, 0.1
+
 #: Inputs of a task at most: a worker that opens so many ahead keeps them open until they are read.
 MOST_INPUTS = 8
 
@@ -121,6 +125,7 @@ class RowFeeder:
         self._checked: set[str] = set()  #: steps that tasks have shown to be row-pure
         self._told: dict[Life, int] = {}  #: by worker: how many of them it knows
         self._piloted: set[str] = set()  #: categories whose first rows a task was told to look at
+        self.left_out = 0  #: rows that were given up one by one
         self._checking = 0  #: the first task of rows, which checks all steps that it comes to
         self.window = policies.shape.window(None)  #: how many tasks a worker may have at a time
         self._forgotten = False  #: the run has failed: no result counts any more
@@ -446,10 +451,20 @@ class RowFeeder:
             self._give_up(payload.rows, failure)
             self._give_up_unreachable(one, failure)
             self.partials.review_input(one)
+            skip = not self._is_hopeless(task)
         else:
             self.inputs.give_back(payload.rows)
         self.partials.review(bundle)
         return not skip
+
+    def _is_hopeless(self, task: Task) -> bool:
+        """Count a row that was found by halving; say whether so many were that looking for more is in vain."""
+        ledger = self.ledger
+        self.left_out += self.options.halves and task.size == 1
+        if self.left_out < MOST_SINGLE:
+            return False
+        done = ledger.done_rows + ledger.held_rows
+        return not done or self.left_out > MOST_SHARE * (ledger.known_rows + self.inputs.expected())
 
     def _give_up(self, rows: Iterable[Rows], failure: Failure) -> None:
         if failure.kind is FailureKind.LOST:

@@ -455,3 +455,28 @@ def test_an_empty_file_is_seen_but_has_no_row_of_the_row_limit(grid: int | None,
     assert run("empty", "a2", "b", rows=1) == {"n": 1, "seen": ["empty", "a2"]}
     assert run("empty", "b", rows=7) == {"n": 7, "seen": ["empty", "b"]}
     assert run("empty", rows=7) == run("empty", rows=None) == {"n": 0, "seen": ["empty"]}
+
+
+def test_what_is_left_out_is_told_by_ranges_and_not_without_end(files: dict[str, str]) -> None:
+    def fails(events: ak.Array) -> Any:
+        if ak.any((events.event < 40) | (events.event % 60 == 0)):
+            raise KeyError("wrong name")
+        return {"n": len(events)}
+
+    with pytest.warns(UserWarning, match="left rows out") as caught:
+        output, metrics = wr.run_processor(fails, {"a": [files["a1"]]}, on_error="skip", savemetrics=True)
+    assert output == {"n": 3000 - 40 - 49}
+    assert [one[2:4] for one in metrics["left_out"]] == [(0, 40), *[(n, n + 1) for n in range(60, 3000, 60)]]
+    (said,) = [str(one.message) for one in caught if "left rows out" in str(one.message)]
+    lines = said.splitlines()
+    assert lines[1].endswith("a1.root, rows 0 to 40: processor 'fails' raised KeyError: 'wrong name'")
+    assert (len(lines), lines[-1]) == (22, '  and 30 more: all are in "left_out" of the metrics')
+
+
+def test_a_processor_that_always_raises_ends_the_run_though_rows_may_be_left_out(files: dict[str, str]) -> None:
+    def always(events: ak.Array) -> Any:
+        raise KeyError("wrong name")
+
+    with pytest.raises(errors.StepError, match="raised KeyError: 'wrong name'") as caught:
+        wr.run_processor(always, {"a": [files["a1"], files["b"]]}, on_error="skip")
+    assert caught.value.__notes__ == ["this is no matter of single rows: it was so for 64 of them, and 0 were done"]

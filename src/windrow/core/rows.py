@@ -611,7 +611,8 @@ class RowFeeder:
     def describe(self, task: Task) -> str:
         payload = task.payload
         if not isinstance(payload, (RunRows, EvaluateUnit)):
-            return f"input {payload.input}"
+            label = self.inputs.inputs[payload.input].spec.label or f"input {payload.input}"
+            return f"results of {label}" if isinstance(payload, MergePartials) else label
         return ", ".join(
             f"{self.inputs.inputs[part.input].spec.label or f'input {part.input}'} rows {part.start} to {part.stop}"
             for part in payload.rows

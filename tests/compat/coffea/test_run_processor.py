@@ -350,6 +350,8 @@ def test_what_cannot_be_meant_is_refused(fileset: Any, files: dict[str, str], ex
     for wrong in (3, example.Dimuon):
         with pytest.raises(errors.UsageError, match="an instance of ProcessorABC or a function"):
             wr.run_processor(wrong, fileset)
+    with pytest.raises(errors.UsageError, match=r"schema= is a class of coffea\.nanoevents .* got 'NanoAOD'"):
+        wr.run_processor(count, fileset, schema="NanoAOD")
     with pytest.raises(errors.UsageError, match="grid= must be"):
         wr.run_processor(count, fileset, grid=0)
     with pytest.raises(errors.SpecError, match="'entrystart', which the run sets itself"):
@@ -439,8 +441,9 @@ def test_cells_of_a_grid_are_not_cut_for_want_of_memory(more: dict[str, Any], fi
             raise MemoryError("too many")
         return {"n": len(events)}
 
-    with pytest.raises(MemoryError, match=r"a1\.root, rows 0 to 2000\]"):
+    with pytest.raises(MemoryError, match=r"a1\.root, rows 0 to 2000\]") as caught:
         wr.run_processor(picky, {"a": [files["a1"]]}, grid=2000, workers=1, **more)
+    assert "grid= must be smaller than 2,000" in caught.value.__notes__[-1]
 
 
 @pytest.mark.parametrize("grid", [None, 10])

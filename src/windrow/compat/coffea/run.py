@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from windrow.compat.coffea.sums import PieceCollector, add_all
 from windrow.core.policies import Options as SchedulerOptions
 from windrow.core.policies import Policies
+from windrow.core.records import FailureKind
 from windrow.core.rows import MOST_SINGLE, RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.errors import IncompleteError, MergeError
@@ -71,6 +72,10 @@ def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Op
             if options.on_error == "skip" and rows.left_out >= MOST_SINGLE:
                 said = f"this is no matter of single rows: it was so for {rows.left_out:,} of them"
                 error.add_note(f"{said}, and {rows.ledger.done_rows + rows.ledger.held_rows:,} were done")
+            if outcome.failure.kind is FailureKind.EXHAUSTED and workload.grid is not None:
+                error.add_note(
+                    f"cells of a grid are not cut, so grid= must be smaller than {workload.grid:,} for such rows"
+                )
             raise error
         _remember(workload.key, rows, launches)
         output = add_all(collector.pieces)

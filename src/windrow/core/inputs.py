@@ -143,7 +143,7 @@ class Input:
     """One input as work is cut from it."""
 
     __slots__ = (
-        "bad", "borders", "crashes", "cutter", "failure", "family", "identity", "place", "rows", "running", "spec", "state", "took",
+        "bad", "borders", "crashes", "cutter", "failure", "family", "free", "identity", "place", "rows", "running", "spec", "state", "took",
         "touched",
     )  # fmt: skip
 
@@ -155,6 +155,7 @@ class Input:
         self.borders: Sequence[int] = (0,)
         self.cutter = Cutter(spec.id, self.borders)
         self.identity = spec.identity  #: what is read must be that; "" where nobody knows
+        self.free = False  #: no row limit counts its rows
         self.crashes = 0  #: of workers that merged or sent its partials
         self.touched = False  #: a task was cut from it
         self.took = (0, 0.0)  #: rows that were run, and seconds
@@ -271,7 +272,7 @@ class Inputs:
                 self._move(one, InputState.KNOWN)  # nobody needs to know how many rows it has
             if one.state is InputState.KNOWN:
                 taken = self._open_one(one, order.left)
-                if order.left is not None:
+                if order.left is not None and not one.free:
                     order.left -= taken
             elif one.state is not InputState.BAD:
                 return

@@ -199,6 +199,7 @@ class Opened(NamedTuple):
     rows: int
     borders: Sequence[int]
     identity: str = ""  #: what tells the input from another of its name
+    free: bool = False  #: no row limit counts its rows: one may stand for none
 
 
 class RowsReport(NamedTuple):

@@ -54,13 +54,13 @@ class EventsSide(RangesSide):
         self._trees: OrderedDict[int, OpenTree] = OrderedDict()
 
     def open(self, number: int) -> tuple[int, str]:
-        """Give rows and uuid of a file; an empty one counts as a row, so that the processor sees it."""
+        """Give rows and uuid of a file."""
         if number not in self._trees:
             self._trees[number] = OpenTree.of(self.work.source.inputs[number])
             if len(self._trees) > OPEN_FILES:
                 self._trees.popitem(last=False)[1].file.close()
         self._trees.move_to_end(number)
-        return max(self._trees[number].rows, 1), self._trees[number].uuid
+        return self._trees[number].rows, self._trees[number].uuid
 
     def call(self, rows: Rows) -> Any:
         work, tree, item = self.work, self._trees[rows.input], self.work.source.inputs[rows.input]

@@ -65,7 +65,7 @@ class RangesSide:
         self.work = work
 
     def open(self, number: int) -> tuple[int, str]:
-        """Give the rows of an input, at least one, and what tells it from another of its name."""
+        """Give the rows of an input, and what tells it from another of its name."""
         raise NotImplementedError
 
     def call(self, rows: Rows) -> Any:
@@ -76,7 +76,8 @@ class RangesSide:
         payload = job.task.payload
         if type(payload) is OpenInput:
             rows, identity = self.open(payload.input)
-            return Outcome({}, Opened(rows, self._borders(rows), identity))
+            # As with coffea the function sees empty inputs too: a row stands for theirs.
+            return Outcome({}, Opened(max(rows, 1), self._borders(rows), identity, free=not rows))
         (output,) = job.task.makes
         if type(payload) is MergePartials:
             return Outcome({output: join_pieces(chain(*job.values))})
@@ -95,7 +96,7 @@ class RangesSide:
         return Outcome({output: made}, None, NO_MEASUREMENT._replace(bytes_read=self.bytes_read - before))
 
     def _borders(self, rows: int) -> Sequence[int]:
-        grid = self.work.grid
+        grid, rows = self.work.grid, max(rows, 1)
         return range(rows + 1) if grid is None else (*range(0, rows, grid), rows)
 
     def _pieces(self, wanted: Rows, rows: int) -> Iterator[Piece]:

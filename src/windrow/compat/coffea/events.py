@@ -16,7 +16,7 @@ from windrow.data.formats.reader import translated
 from windrow.data.formats.root import find_tree
 from windrow.data.formats.root_files import open_file
 from windrow.data.paths import is_remote, named_error
-from windrow.errors import StepError
+from windrow.errors import StepError, UsageError
 
 if TYPE_CHECKING:
     from windrow.core.records import Rows
@@ -104,6 +104,8 @@ class Processing(RangesWorkload):
         self, name: str, process: Callable[[Any], Any], grid: int | None, source: Source, schema: Any, mode: str
     ) -> None:
         super().__init__(name, process, grid)
+        if not isinstance(schema, type):
+            raise UsageError(f"schema= is a class of coffea.nanoevents such as NanoAODSchema, got {schema!r:.80}")
         self.source, self.schema, self.mode = source, schema, mode
 
     def __getstate__(self) -> dict[str, Any]:

@@ -80,8 +80,6 @@ def run_processor(
     process = getattr(processor, "process", processor)
     if not callable(process) or isinstance(processor, type):
         raise UsageError(f"a processor is an instance of ProcessorABC or a function of events, got {processor!r:.80}")
-    if not isinstance(schema, type):
-        raise UsageError(f"schema= is a class of coffea.nanoevents such as NanoAODSchema, got {schema!r:.80}")
     name = getattr(processor, "__name__", type(processor).__name__)
     source = open_fileset(fileset, treename)
     specs = [InputSpec(id=one.index, category=one.dataset, label=one.label, ranges=one.steps) for one in source.inputs]

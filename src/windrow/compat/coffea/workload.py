@@ -110,7 +110,8 @@ class RangesSide:
         for cell in range(bisect_right(borders, start) - 1, bisect_left(borders, stop)):
             value = self.call(Rows(number, max(borders[cell], start), min(borders[cell + 1], stop)))
             if value is not None:
-                yield Piece((number, cell), (number, cell + 1), value, "cells")
+                end = (number, cell + 1) if cell + 2 < len(borders) else (number + 1, 0)
+                yield Piece((number, cell), end, value, "cells")
 
     def prepare(self, task: Task, plan: Plan) -> None:  # noqa: ARG002 - what a function will read is not known
         return None

@@ -337,8 +337,7 @@ class RowFeeder:
         if part:
             evaluation = self.parts.keep(one, event.made[0], rows[0], report.skipped)
             self._desk.bring(output)
-            if evaluation is not None:
-                self._evaluate(evaluation)
+            self._evaluate(evaluation)
             self.partials.review(bundle)
             return True
         if rows:
@@ -351,9 +350,10 @@ class RowFeeder:
         bundle = self.partials.bundle(event.life, one)
         self.partials.keep(bundle, output, 0, event.measurement.wall, sum(made.bytes for made in event.made))
 
-    def _evaluate(self, task: Task) -> None:
-        self.given[task.id] = None
-        self._desk.submit(task)
+    def _evaluate(self, task: Task | None) -> None:
+        if task is not None:
+            self.given[task.id] = None
+            self._desk.submit(task)
 
     def _evaluated(self, task: Task, event: Finished) -> bool:
         if self._forgotten:
@@ -462,16 +462,13 @@ class RowFeeder:
     def _leave_out_row(self, task: Task, one: Input, failure: Failure) -> bool:
         """Leave out a row that alone uses too much, as if a part had been made without it; False if its unit is to go."""
         rows, output = task.payload.rows[0], task.makes[0]
-        if failure.kind is not FailureKind.EXHAUSTED or task.size > 1 or one.failure_of(rows.start) is not None:
-            return False
+        alone = failure.kind is FailureKind.EXHAUSTED and task.size == 1 and one.failure_of(rows.start) is None
         unit = self.parts.unit(one, rows)
         others = unit.missing > 1 or len(unit.outputs) > len(unit.unmade)
-        if not others or len(unit.unmade) == MOST_UNMADE or not self.ledger.accept(output, (rows,)):
+        if not (alone and others and len(unit.unmade) < MOST_UNMADE and self.ledger.accept(output, (rows,))):
             return False
         unit.unmade.add(output)
-        evaluation = self.parts.keep(one, Made(output), rows, ((rows, failure),))
-        if evaluation is not None:
-            self._evaluate(evaluation)
+        self._evaluate(self.parts.keep(one, Made(output), rows, ((rows, failure),)))
         return True
 
     def _is_hopeless(self, task: Task) -> bool:

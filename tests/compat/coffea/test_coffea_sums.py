@@ -115,7 +115,6 @@ def test_outputs_that_were_made_elsewhere_are_not_changed() -> None:
         ({"a": {"b": 1}}, {"a": 1}, r"output\['a'\] is <class 'dict'> of one and <class 'int'> of the other \(ValueError: Cannot add"),
         ([1], {1}, r"output is <class 'list'> of one and <class 'set'> of the other"),
         ({"a": {"s": {1}, "x": np.zeros(2)}}, {"a": {"s": {2}, "x": np.zeros(3)}}, r"output\['a'\]\['x'\] is <class 'numpy.ndarray'> of one"),
-        ({"out": {"n": 1, "h": 1}}, {"out": {"h": [1]}}, r"output\['h'\] is <class 'int'> of one and <class 'list'> of the other"),
     ],
 )  # fmt: skip
 def test_outputs_that_do_not_fit_together_are_named(one: Any, other: Any, words: str) -> None:

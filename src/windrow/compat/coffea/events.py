@@ -80,7 +80,7 @@ class EventsSide(RangesSide):
         except Exception as error:
             said = f"processor {work.name!r} raised {type(error).__name__}: {first_line(error)} {where}"
             # Want of memory and a link that failed are no fault of the processor.
-            if wants_memory(error):
+            if any(isinstance(one, MemoryError) for one in causes(error)):
                 raise MemoryError(said) from error
             lost = [one for one in causes(error) if isinstance(one, OSError) and is_remote(item.label)]
             raise (named_error(item.label, lost[0]) if lost else StepError(said, **facts)) from error
@@ -132,7 +132,3 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         seen.append(error)
         error = error.__cause__ or error.__context__
-
-
-def wants_memory(error: BaseException | None) -> bool:
-    return any(isinstance(one, MemoryError) for one in causes(error))

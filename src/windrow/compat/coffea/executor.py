@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from coffea.processor import Runner, accumulate
 from coffea.processor.executor import ExecutorBase, WorkItem
 
-from windrow.compat.coffea.events import wants_memory
+from windrow.compat.coffea.events import causes
 from windrow.compat.coffea.run import run_ranges
 from windrow.compat.coffea.workload import RangesSide, RangesWorkload
 from windrow.core.intervals import Intervals
@@ -65,18 +65,18 @@ class CallsSide(RangesSide):
         files = self.work.files
         return (max(stop for _, stop in files[number][1]) if number < len(files) else len(self.work.single)), ""
 
-    def call(self, rows: Rows) -> Any:
+    def call(self, rows: Rows) -> Any:  # noqa: RET503 - the last try returns or raises
         work, (number, start, stop) = self.work, rows
-        for function in work.tries if number < len(work.files) else [work.function]:
+        tries = work.tries if number < len(work.files) else [work.function]
+        for function in tries:
             try:
                 if number == len(work.files):
                     return accumulate(map(function, work.single[start:stop]))
                 return function(replace(work.files[number][0], entrystart=start, entrystop=stop))
-            except Exception as error:  # noqa: BLE001 - the last one is raised
-                last, kind = error, MemoryError if wants_memory(error) else StepError
-                if kind is MemoryError:
-                    break
-        raise kind(f"{work.name} raised {type(last).__name__}: {last}") from last
+            except Exception as error:
+                kind = MemoryError if any(isinstance(one, MemoryError) for one in causes(error)) else StepError
+                if kind is MemoryError or function is tries[-1]:
+                    raise kind(f"{work.name} raised {type(error).__name__}: {error}") from error
 
 
 class Calls(RangesWorkload):

@@ -80,7 +80,8 @@ def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Op
         _remember(workload.key, rows, launches)
         output = add_all(collector.pieces)
     except MergeError as error:
-        raise MergeError(f"{workload.name}: {error.message}") from error.__cause__
+        said = error.message.replace("output['out']", "output", 1)  # there are metrics beside it
+        raise MergeError(f"{workload.name}: {said}") from error.__cause__
     if outcome.cancelled:
         now = rows.standing()
         said = f"{workload.name} was interrupted when {now.done:,} of {now.known + now.expected:,} rows were done; "
@@ -122,10 +123,8 @@ def choose_engine(options: Options, *, small: bool) -> EngineChoice:
         if options.memory is not None or options.timeout is not None:
             kind, why = "processes", "memory and time can be limited in processes alone"
         elif options.workers == 1 or small:
-            kind, why = (
-                "inline",
-                "there is one worker" if options.workers == 1 else "the data are too few for processes to pay",
-            )
+            few = "there is one worker" if options.workers == 1 else "the data are too few for processes to pay"
+            kind, why = "inline", few
         else:
             kind, why = "processes", "processors hold the interpreter's lock"
     workers = 1 if kind == "inline" else options.workers

@@ -24,9 +24,8 @@ from coffea.processor.accumulator import add
 from windrow.blocks.failing import first_line
 from windrow.errors import MergeError
 
-#: What is said where something else came.
-EXPECTED = """expected, of the same kind for all rows: numbers, histograms, sets, lists, NumPy arrays of one shape, coffea's accumulators \
-(column_accumulator for what has an entry for each event), or dictionaries of these"""
+#: What outputs may be, in messages.
+EXPECTED = "expected, alike for all rows: numbers, sets, lists, histograms, arrays of one shape, column_accumulator(...), dictionaries of these"
 
 
 class Piece(NamedTuple):
@@ -102,7 +101,7 @@ def _find_clash(left: Any, right: Any, key: str = "output") -> tuple[str, Any, A
                 add(left[name], right.get(name, left[name]))
             except Exception:  # noqa: BLE001 - whatever it is, it is what ended adding up
                 return _find_clash(left[name], right[name], f"{key}[{name!r}]")
-    return _place(key), left, right
+    return key, left, right
 
 
 def check_output(value: Any, where: str, key: str = "output") -> None:
@@ -112,11 +111,7 @@ def check_output(value: Any, where: str, key: str = "output") -> None:
             check_output(one, where, f"{key}[{name!r}]")
     # Arrays of awkward have a sum, but coffea adds up in place, which they refuse.
     elif isinstance(value, (ak.Array, ak.Record)) or not (isinstance(value, MutableSet) or hasattr(value, "__add__")):
-        raise MergeError(f"{_place(key)} is {type(value)}, which cannot be added up {where}; {EXPECTED}")
-
-
-def _place(key: str) -> str:
-    return key.replace("['out']", "", 1)  # coffea has metrics beside it
+        raise MergeError(f"{key} is {type(value)}, which cannot be added up {where}; {EXPECTED}")
 
 
 class PieceCollector:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from windrow.compat.coffea.sums import Piece, check_output, commutes, join_pieces
-from windrow.core.records import FailureKind, MergePartials, Opened, OpenInput, Rows
+from windrow.core.records import MergePartials, Opened, OpenInput, Rows
 from windrow.engines.base import NO_MEASUREMENT, NO_READING, Outcome
 from windrow.engines.processes.startup import tune_malloc
 from windrow.errors import CorruptFileError, MergeError
 from windrow.pipeline.run.workload import RowsWorkload, ambient, restore
 
 if TYPE_CHECKING:
-    from windrow.core.records import Failure, Plan, Task
+    from windrow.core.records import Plan, Task
     from windrow.engines.base import Job
 
 
@@ -25,6 +24,7 @@ class RangesWorkload(RowsWorkload):
 
     side: type[RangesSide]
     limited = False  #: in memory: what is freed has to go back at once
+    fatal = (MergeError,)  #: other rows would have the same, down to single ones
 
     def __init__(self, name: str, function: Callable[[Any], Any], grid: int | None) -> None:
         self.name = name  #: of the function, in messages
@@ -44,11 +44,6 @@ class RangesWorkload(RowsWorkload):
 
     def open_worker(self, worker: int) -> RangesSide:  # noqa: ARG002 - all workers are alike
         return self.side(self)
-
-    def classify(self, error: BaseException) -> Failure:
-        """Outputs that cannot be added up end the run: other rows would have the same, down to single ones."""
-        found = super().classify(error)
-        return replace(found, kind=FailureKind.INTERNAL) if isinstance(error, MergeError) else found
 
     def hear(self, news: Any) -> None:
         """Workers learn nothing that home should know."""

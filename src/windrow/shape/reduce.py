@@ -25,18 +25,9 @@ def family(inputs: int, workers: int) -> int:
     return min(1 << max((inputs // (FAMILIES * workers)).bit_length() - 1, 0), LARGEST_FAMILY)
 
 
-def put_aside(held: Sequence[tuple[int, int]]) -> list[int]:
-    """Choose what is put aside on disk of results in memory, each with its level in the tree and its bytes.
-
-    What is high in the tree is needed last, and among equals what came first.
-    """
-    much = sum(size for _, size in held) - max(SMALL_BYTES, IN_MEMORY * max((size for _, size in held), default=0))
-    chosen = []
-    for number in sorted(range(len(held)), key=lambda n: -held[n][0]):
-        if much > 0 and held[number][1]:
-            chosen.append(number)
-            much -= held[number][1]
-    return chosen
+def most_in_memory(largest: int) -> int:
+    """Say how many bytes of results the driver has in memory at most, if the largest has so many; the others are put aside."""
+    return max(SMALL_BYTES, IN_MEMORY * largest)
 
 
 def by_size(sizes: Sequence[int], *, last: bool, fan_in: int = FAN_IN) -> list[list[int]]:

@@ -1,12 +1,9 @@
 """How results are added up: who adds which, and which leave the memory of the driver meanwhile.
 
-Sums of floats are added in the fixed tree of units and inputs alone (``blocks/tree.py``), so that what is decided here
-never shows in a result; where addition is exact ``by_size`` may choose what comes next instead.
+Results are added in the fixed tree of units and inputs alone (``blocks/tree.py``), so that what is decided here never shows in one.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 #: Results that the driver has in memory at a time, where they are large: the two that are added next.
 IN_MEMORY = 2
@@ -16,8 +13,6 @@ SMALL_BYTES = 64_000_000
 FAMILIES = 4
 #: Inputs of a family at most: so the driver gets a sixty-fourth of the results, and a family is looked through for each of its own.
 LARGEST_FAMILY = 64
-#: Results that are added up at once in coffea ("treereduction").
-FAN_IN = 20
 
 
 def family(inputs: int, workers: int) -> int:
@@ -28,16 +23,3 @@ def family(inputs: int, workers: int) -> int:
 def most_in_memory(largest: int) -> int:
     """Say how many bytes of results the driver has in memory at most, if the largest has so many; the others are put aside."""
     return max(SMALL_BYTES, IN_MEMORY * largest)
-
-
-def by_size(sizes: Sequence[int], *, last: bool, fan_in: int = FAN_IN) -> list[list[int]]:
-    """Choose which results are added up now, as coffea does: the smallest first, when there are enough for two groups.
-
-    ``last``: nothing more is to come. For accumulators whose addition is exact, whatever the order.
-    """
-    waiting = sorted(range(len(sizes)), key=sizes.__getitem__)
-    groups: list[list[int]] = []
-    while len(waiting) >= (2 if last else fan_in) and (last or len(sizes) >= 2 * fan_in - 1):
-        groups.append(waiting[:fan_in])
-        waiting = waiting[fan_in:]
-    return groups

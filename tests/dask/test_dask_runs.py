@@ -26,7 +26,7 @@ from fire.leftovers import wait_until
 from windrow.engines.dask import cluster as clusters
 from windrow.engines.dask import node as nodes
 from windrow.engines.dask.engine import DaskEngine
-from windrow.errors import DependencyError, EngineError, StepError, UsageError
+from windrow.errors import DependencyError, EngineError, NotYetError, StepError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -441,6 +441,11 @@ def test_what_does_not_go_together(client: Any) -> None:
         wr.Session(engine="dask")
     with pytest.raises(UsageError, match=r"client= is a Dask client, .* got int"):
         run(3)
+
+
+def test_a_stream_is_not_run_on_a_cluster(client: Any) -> None:
+    with pytest.raises(NotYetError, match="in the memory of one process"):
+        run(client, source=wr.data.stream([{"x": np.ones(1)}]), chunk="auto")
 
 
 def test_nodes_with_other_versions_are_named(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def client() -> Any:
 
     cluster = LocalCluster(
         n_workers=WORKERS, threads_per_worker=1, dashboard_address=None, worker_dashboard_address=None,
-        host="127.0.0.1", memory_limit=0,
+        memory_limit=0,
     )  # fmt: skip
     return Client(cluster)
 

@@ -72,22 +72,15 @@ class Driver:
         self.unwanted = False  #: all is cancelled; known at once, also while a task holds up the run
         self._process = os.getpid()
         self._session = session
-        self._workers = workers or granted_cores(os.environ)
-        memory, shared = granted_memory(os.environ), resources
-        sizes: list[NodeSize] = []  #: of the machines of a cluster
-        if client is not None:
-            there = nodes_of(client)
-            self._workers = max(there.cores, 1)
-            sizes = [NodeSize(memory, cores) for memory, cores in there.sizes if memory]
-            most = max((cores for _, cores in there.sizes), default=1)
-            memory = int(max((one.memory for one in sizes), default=0))
-            self.offers = Needs.of({"cores": most, "memory": memory, **resources})
-        else:
-            self.offers = Needs.of({"cores": self._workers, "memory": memory, **resources})  #: what tasks can need
-            shared = dict(self.offers.amounts)
+        self._workers, memory, nodes = _machines(workers, client)
+        most = self._workers if client is None else max((one.places for one in nodes), default=1)
+        self.offers = Needs.of({"cores": most, "memory": memory, **resources})  #: what tasks can need
         own = self._make(engine, client)
         self._take = own.take
-        self._engine: Any = SessionEngine(own, Needs.of(shared), both=engine == "auto")
+        shared = (
+            self.offers if client is None else Needs.of(resources)
+        )  # machines of a cluster have cores and memory each
+        self._engine: Any = SessionEngine(own, shared, both=engine == "auto")
         self._isolated = engine in ISOLATED
         self._can_kill = engine in ("processes", "dask")  #: what runs although it is cancelled
         self._packer: Packer | None = None
@@ -116,7 +109,9 @@ class Driver:
             far=client is not None,
         )
         offered = dict(self.offers.amounts).get("memory", 0)
-        nodes = sizes or ([NodeSize(offered, self._workers)] if offered and self._isolated else [])
+        if client is None:
+            nodes = [NodeSize(offered, self._workers)] if offered and self._isolated else []
+        nodes = [one for one in nodes if one.memory]
         self.places = PlacePolicy(session.calls, self._workers, nodes) if engine == "auto" else None
         policy = self.places or Allocation(nodes=nodes)
         session.watched.watch.memory = partial(policy.describe, lines=False)
@@ -480,6 +475,15 @@ class CallInbox:
         self.closed.set()
         self._wake = None
         self._ended()
+
+
+def _machines(workers: int | None, client: Any) -> tuple[int, int, list[NodeSize]]:
+    """Count the workers; give the memory of the largest machine, and of a cluster what all of them have."""
+    if client is None:
+        return workers or granted_cores(os.environ), granted_memory(os.environ), []
+    there = nodes_of(client)
+    nodes = [NodeSize(memory, cores) for memory, cores in there.sizes]
+    return max(there.cores, 1), int(max((one.memory for one in nodes), default=0)), nodes
 
 
 class SessionEngine(PooledEngine):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from windrow.core.events import CancelRequested, Closed, Wanted
 from windrow.core.records import Task, make_record
-from windrow.engines.dask.cluster import connect, is_cluster
+from windrow.engines.dask.cluster import ITS_OWN_WORKERS, connect, is_cluster
 from windrow.errors import UsageError
 from windrow.tasks.body import STREAM
 from windrow.tasks.call import MOST, Call, Content, DeclaredFunctions, TaskTraits, has_no_futures, map_nested
@@ -110,9 +110,7 @@ class Session(NamedOptions):
         if is_cluster(engine):
             engine, client = "dask", connect(engine)
             if workers is not None:
-                raise UsageError(
-                    "workers= is about this machine; a cluster has the workers that it was given: leave workers= out"
-                )
+                raise UsageError(ITS_OWN_WORKERS)
         self.name = str(name)
         self.watched = Watched(self.name, engine, rundir, progress)
         self.initializer = initializer

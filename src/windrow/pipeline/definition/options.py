@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from windrow.engines.dask.cluster import connect, is_cluster
+from windrow.engines.dask.cluster import ITS_OWN_WORKERS, connect, is_cluster
 from windrow.engines.machine_limits import granted_cores
 from windrow.errors import UsageError, nearest
 from windrow.pipeline.ordering.policies import POLICIES
@@ -70,19 +70,7 @@ class Options:
                 "with an order of your own: leave order= or on_error= out"
             )
         self.chunk = None if self.chunk in ("auto", None) else check_count("chunk", self.chunk, '"auto" or ')
-        _one_of("distribution", self.distribution, ("dynamic", "static"))
-        if self.distribution == "static" and self.partition is None:
-            self.partition = "STATIC"
-        if self.partition is not None:
-            if self.chunk is not None:
-                raise UsageError("chunk= and partition= both say how rows are cut: leave one of them out")
-            from windrow.shape.by_scheme import check_scheme
-
-            self.partition = check_scheme(self.partition)
-        if self.workers is not None and self.client is not None:
-            raise UsageError(
-                "workers= is about this machine; a cluster has the workers that it was given: leave workers= out"
-            )
+        self._find_scheme()
         self.workers = granted_cores(os.environ) if self.workers is None else check_count("workers", self.workers)
         self.cutflow = _cutflow(self.cutflow)
         self.nminus1 = _nminus1(self.nminus1)
@@ -121,6 +109,8 @@ class Options:
                 raise UsageError("engine= and client= both name a Dask cluster: leave one of them out")
             self.engine, self.client = "auto", self.engine
         if self.client is not None:
+            if self.workers is not None:
+                raise UsageError(ITS_OWN_WORKERS)
             self.client = connect(self.client)
             if self.engine not in ("auto", "dask"):
                 raise UsageError(f'client= names a Dask cluster, so engine= is "auto" or "dask", got {self.engine!r}')
@@ -128,6 +118,18 @@ class Options:
             raise UsageError(
                 'engine="dask" needs the cluster too: say client=Client(...), or engine=client, or its address'
             )
+
+    def _find_scheme(self) -> None:
+        """Take ``partition=`` or ``distribution=`` for the partitioner that it may name."""
+        _one_of("distribution", self.distribution, ("dynamic", "static"))
+        if self.distribution == "static" and self.partition is None:
+            self.partition = "STATIC"
+        if self.partition is not None:
+            if self.chunk is not None:
+                raise UsageError("chunk= and partition= both say how rows are cut: leave one of them out")
+            from windrow.shape.by_scheme import check_scheme
+
+            self.partition = check_scheme(self.partition)
 
 
 def check_names(called: str, given: Iterable[str]) -> None:

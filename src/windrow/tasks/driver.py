@@ -63,9 +63,7 @@ class Driver:
     ) -> None:
         if engine not in ENGINES or (engine == "dask" and client is None):
             named = tuple(one for one in ENGINES if one != "dask")
-            raise UsageError(
-                f"engine= is one of {named}, or a client of a Dask cluster, or its address, got {engine!r}"
-            )
+            raise UsageError(f"engine= is one of {named}, a client of a Dask cluster, or its address, got {engine!r}")
         self.over = False  #: the run has ended
         self.error: BaseException | None = None  #: of the machinery
         self.stopped: BaseException | None = None  #: a task failed that ends the session

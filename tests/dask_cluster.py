@@ -96,7 +96,7 @@ class Executions:
     def __init__(self, client: Any, place: Path) -> None:
         from distributed import WorkerPlugin
 
-        class Notes(WorkerPlugin):  # type: ignore[misc] # it has no types
+        class Notes(WorkerPlugin):  # type: ignore[misc] # Dask ships no types here
             name = "executions"
 
             def setup(self, worker: Any) -> None:

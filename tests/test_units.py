@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
+import awkward as ak
+import boost_histogram as bh
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 
 from windrow.errors import UsageError
 from windrow.units import (
+    estimate_bytes,
     format_bytes,
     format_count,
     format_rate,
@@ -216,3 +220,49 @@ def test_formats_never_reverse_an_order(one: float, other: float) -> None:
     low, high = sorted((one, other))
     assert parse_bytes(format_bytes(low)) <= parse_bytes(format_bytes(high))
     assert parse_seconds(format_seconds(low)) <= parse_seconds(format_seconds(high))
+
+
+# -- what is in memory
+
+LARGE = np.zeros(1_000_000)
+HISTOGRAM = bh.Histogram(bh.axis.Regular(999_998, 0, 1))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        LARGE,
+        HISTOGRAM,
+        ak.Array(LARGE),
+        bytes(8_000_000),
+        [LARGE],
+        (1, LARGE, LARGE),
+        {"a": [{"b": ({"c": {"d": HISTOGRAM}},)}]},
+        [("place", {"out": {"jets": {"pt": HISTOGRAM}}, "metrics": {"columns": {"pt"}}})],
+        SimpleNamespace(hist=SimpleNamespace(pt=LARGE)),
+        [0.0] * 1_000_000,
+        dict.fromkeys(range(1_000_000), 0.0),
+        [np.zeros(25) for _ in range(40_000)],
+        {"names": ["x"] * 900, "many": list(range(2000)), "large": LARGE},
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_size_of_a_value_is_that_of_the_arrays_in_it(value: Any) -> None:
+    assert estimate_bytes(value) == pytest.approx(8_000_000, rel=0.05)
+
+
+def test_the_size_of_a_table_is_that_of_its_columns() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert estimate_bytes((pandas.DataFrame({"x": LARGE}),)) == pytest.approx(8_000_000, rel=0.05)
+
+
+def test_the_size_of_what_is_small_odd_or_endless_is_no_more_than_a_guess() -> None:
+    class Odd:
+        @property
+        def nbytes(self) -> int:
+            raise ValueError("nobody knows")
+
+    endless: list[Any] = []
+    endless.append(endless)
+    for value in (None, 3, 1.5, True, Odd(), [Odd()], np.ndarray, bh.Histogram, endless):
+        assert estimate_bytes(value) == 0

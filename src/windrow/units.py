@@ -2,7 +2,7 @@
 
 ``parse_*`` take a number (already in bytes, bytes per second or seconds) or a text with a unit, and
 raise UsageError for anything else. ``format_*`` never raise on a number: what is not finite is "?".
-Nothing here guesses: "Mb" (bits) and "2 G" (of what?) are refused, not interpreted.
+They do not guess: "Mb" (bits) and "2 G" (of what?) are refused, not interpreted. ``estimate_bytes`` does, of what is in memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ import math
 import numbers
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
+from itertools import islice
+from typing import Any
 
 from windrow.errors import UsageError
 
@@ -151,3 +154,44 @@ def format_seconds(value: float) -> str:
     size, unit, part, part_unit = _LONG_TIMES[chosen]
     whole, rest = divmod(round(value / part), size // part)
     return f"{sign}{whole} {unit}" + (f" {rest} {part_unit}" if rest else "")
+
+
+#: Items of a value that are looked at for how large it is, and of each container in it.
+MANY = 1000
+#: Items of a container that count as nothing, but for what is large in itself.
+FEW = 16
+#: Bytes of a bin: of a weighted histogram. To ask a histogram what it has takes as long as to add it.
+BIN_BYTES = 16
+_NUMBERS = frozenset({type(None), bool, int, float, complex})
+
+
+def estimate_bytes(value: Any) -> int:
+    """Estimate how large a value is from the arrays, histograms, tables, texts and containers in it; 0 where that is not known."""
+    if type(value) in _NUMBERS:
+        return 0
+    total, found, seen = 0.0, [(value, 1.0)], {id(value)}
+    # Of the value's own code, or as another thread changes it: what was found so far has to do.
+    with suppress(Exception):
+        for one, times in islice(found, MANY):  # which grows meanwhile: what is near comes first
+            size, inside = getattr(one, "nbytes", None), one
+            if isinstance(one, (bytes, bytearray, str)):
+                size = len(one)
+            elif isinstance(one, type):
+                size = 0
+            elif hasattr(type(one), "storage_type"):
+                size = BIN_BYTES * int(one.size)
+            elif type(one).__name__ == "DataFrame" and hasattr(one, "memory_usage"):
+                size = int(one.memory_usage().sum())
+            if isinstance(size, int):
+                total += times * size
+                continue
+            # No other mappings, which may read each value from a file.
+            if not isinstance(one, (list, tuple, set, frozenset)):
+                inside = (one if isinstance(one, dict) else getattr(one, "__dict__", {})).values()
+            total += times * 8 * len(inside) if len(inside) > FEW else 0
+            times *= max(len(inside) / MANY, 1.0)
+            for item in islice(inside, MANY):
+                if type(item) not in _NUMBERS and id(item) not in seen:
+                    seen.add(id(item))
+                    found.append((item, times))
+    return int(total)

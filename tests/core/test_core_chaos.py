@@ -18,7 +18,7 @@ from core_world import ERROR, World
 from searching import examples
 from windrow.core.events import CancelRequested, Closed, Event, PoolChanged, Released, Submitted, Wanted
 from windrow.core.ledger import join_rows
-from windrow.core.policies import AtTheEnd, Options, Policies
+from windrow.core.policies import Answer, AtTheEnd, LaunchPolicy, Options, Policies, TooMuch
 from windrow.core.records import ONE_CORE, EvaluateUnit, InputSpec, MergePartials, Needs, Rows, RunRows, Task
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
@@ -71,13 +71,24 @@ def test_no_row_is_lost_or_doubled(seed: int, faults: float, shares: bool, parts
 # -- parts of units ----------------------------------------------------------------------------------------------
 
 
+class HalvesRows(LaunchPolicy):
+    """Tasks that used too much have half of their rows, down to one."""
+
+    def exhausted(self, found: TooMuch) -> Answer:
+        return Answer("split", rows=-(-found.task.size // 2)) if found.by_rows else Answer("fail")
+
+
 class PartsWorld(World):
-    """Workers at units in parts: some give a part of their rows back, and rows and units fail as their numbers say."""
+    """Workers at units in parts: some give rows back, rows and units fail and rows use too much as their numbers say."""
 
     skip = False
 
     def is_bad(self, row: int, *, output: bool) -> bool:
         return self.skip and (row % 13 == 1 if output else row % 11 == 0)
+
+    def is_heavy(self, row: int) -> bool:
+        """Whether no worker can hold a row."""
+        return self.skip and row % 31 == 9
 
     def unit_fails(self, number: int, row: int) -> bool:
         """Whether the unit of a row fails, whatever is run of it."""
@@ -96,6 +107,8 @@ class PartsWorld(World):
         if isinstance(payload, RunRows):
             if any(row % 97 == 5 for row in range(start, stop)) and self.skip:
                 return self.fail(life)
+            if any(map(self.is_heavy, range(start, stop))):
+                return self.exhaust(life)
             border = self.inputs[number][bisect_right(self.inputs[number], start)]
             if payload.short_s and self.rng.random() < 0.5 and min(border, stop) - start > 1:
                 cut = self.rng.randrange(start + 1, min(border, stop))
@@ -104,7 +117,7 @@ class PartsWorld(World):
         kinds = (False, True) if whole else (isinstance(payload, EvaluateUnit),)
         bad = [row for row in range(start, stop) if any(self.is_bad(row, output=kind) for kind in kinds)]
         if isinstance(payload, EvaluateUnit):
-            bad = [row for row in bad if not self.is_bad(row, output=False)]
+            bad = [row for row in bad if not self.is_bad(row, output=False) and not self.is_heavy(row)]
         more["skipped"] = tuple((Rows(number, row, row + 1), ERROR) for row in bad)
         return super().finish(life, here=here, wall=wall, **more)
 
@@ -132,7 +145,7 @@ def parts_world(seed: int, *, skip: bool, chunk: int | None = None, shares: bool
         row_limit=None if some else limit,
         family=1 << seed % 3,
     )
-    scheduler = Scheduler(RowFeeder(specs, policies, rows), options=options)
+    scheduler = Scheduler(RowFeeder(specs, policies, rows), HalvesRows(), options)
     world = PartsWorld(scheduler, rng.randint(1, 4), seed=seed, shares=shares, inputs=inputs)
     world.skip = skip
     return world
@@ -152,7 +165,7 @@ def feeder_of(world: World) -> RowFeeder:
 def test_units_in_parts_count_every_row_once_whatever_is_lost(
     seed: int, skip: bool, chunk: int | None, faults: float, shares: bool
 ) -> None:
-    """Rows that fail by themselves are left out one by one, and of units that fail every row, as of whole units."""
+    """Rows that fail or use too much by themselves are left out one by one, and of units that fail every row."""
     world = parts_world(seed, skip=skip, chunk=chunk, shares=shares)
     world.begin()
     world.run(faults=0.0 if shares else faults)
@@ -160,7 +173,11 @@ def test_units_in_parts_count_every_row_once_whatever_is_lost(
     assert world.end is not None
     wanted = {(number, row) for number, book in ledger.books.items() for a, b in book.everything for row in range(a, b)}
     units = {(number, row) for number, row in wanted if in_failing_unit(world, ledger, number, row)}
-    bad = {(number, row) for number, row in wanted if any(world.is_bad(row, output=kind) for kind in (False, True))}
+    bad = {
+        (number, row)
+        for number, row in wanted
+        if world.is_heavy(row) or any(world.is_bad(row, output=kind) for kind in (False, True))
+    }
     assert world.end.status == ("incomplete" if units | bad else "complete")
     failed = [(rows.input, row) for one in ledger.failures.values() for rows, _ in one for row in range(*rows[1:])]
     assert sorted(failed) == sorted(units | bad)

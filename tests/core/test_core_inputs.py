@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windrow.core.inputs import UNIT, Cutter, Inputs
+from windrow.core.inputs import UNIT, Cutter, Family, Inputs
 from windrow.core.ledger import Ledger
-from windrow.core.records import InputSpec, Rows
+from windrow.core.records import InputSpec, Life, Rows
 from windrow.core.transitions import InputState
 from windrow.errors import InternalError
 
@@ -137,3 +137,39 @@ def test_an_input_cannot_come_twice() -> None:
     inputs = Inputs(Ledger(), None)
     with pytest.raises(InternalError, match="twice"):
         inputs.add([InputSpec(id=0, category="a"), InputSpec(id=0, category="a")])
+
+
+def test_a_slow_worker_at_the_head_does_not_make_others_look_at_all_that_came_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One worker is long with the first family: for each input of others few are looked at, however many there were."""
+    looks = 0
+    is_for = Family.is_for
+
+    def counted(family: Family, life: Life | None) -> bool:
+        nonlocal looks
+        looks += 1
+        return is_for(family, life)
+
+    monkeypatch.setattr(Family, "is_for", counted)
+    count, size = 1_000, 8
+    inputs = Inputs(Ledger(), None, None, size)
+    inputs.add(InputSpec(id=number, category="d") for number in range(count))
+    slow, quick = Life(0, 0), Life(1, 0)
+    first = inputs.next_waiting(3, slow)
+    assert first is not None
+    inputs.begin_opening(first)
+    first.family.life = slow
+    inputs.known(first, 10, (0, 10))
+    inputs.cut(first, 10)
+    done = 1
+    while (one := inputs.next_waiting(3, quick)) is not None and one.family.life is not slow:
+        inputs.begin_opening(one)
+        one.family.life = quick
+        inputs.known(one, 10, (0, 10))
+        fresh = inputs.fresh(quick)
+        assert fresh is one
+        inputs.cut(one, 10)
+        done += 1
+    assert done == count - size + 1
+    assert looks < 4 * size * count

@@ -30,6 +30,7 @@ from windrow.core.records import (
     RowsReport,
     RunRows,
     StepCost,
+    Task,
 )
 from windrow.core.retry import EXPLAINED, MOST_LOSSES
 from windrow.core.rows import MOST_INPUTS, RowFeeder, RowOptions
@@ -1023,3 +1024,10 @@ def test_rows_that_run_for_long_say_how_slow_an_input_is() -> None:
     assert one.slower(costs, 5.0) == pytest.approx(10.0)
     one.took = 50, 0.5
     assert one.slower(costs, 5.0) == pytest.approx(5.5)
+
+
+def test_what_opens_an_input_or_merges_its_partials_is_named_by_the_input() -> None:
+    specs = [InputSpec(id=3, category="d", label="file 3"), InputSpec(id=4, category="d")]
+    feeder = feeder_of(world(specs))
+    places = [feeder.describe(Task(9, "d", 0, made)) for made in (OpenInput(3), OpenInput(4), MergePartials(3))]
+    assert places == ["file 3", "input 4", "results of file 3"]

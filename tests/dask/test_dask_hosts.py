@@ -118,16 +118,16 @@ def analysis(row_s: float) -> wr.Pipeline:
     made = wr.Pipeline("hosts")
 
     @made.column
-    def root(x):
+    def root(x: Any) -> Any:
         time.sleep(row_s * len(x))  # hosts share two cores here
         return np.sqrt(x)
 
     @made.output
-    def total(root):
+    def total(root: Any) -> Any:
         return root.sum()
 
     @made.output
-    def count(x):
+    def count(x: Any) -> Any:
         return len(x)
 
     return made

@@ -9,6 +9,7 @@ import pytest
 
 import windrow as wr
 from windrow.errors import UnknownNameError, UsageError
+from windrow.pipeline.definition.options import Options
 from windrow.watch.readlog import read_log
 
 ROWS, UNIT = 6400, 100
@@ -64,3 +65,12 @@ def test_mistakes() -> None:
         analysis().run(source(), partition="AWF-B", progress=False)
     with pytest.raises(UsageError, match="leave one of them out"):
         analysis().run(source(), partition="GSS", chunk=10, progress=False)
+
+
+@pytest.mark.parametrize("fixed", [{"chunk": 100}, {"partition": "GSS"}])
+@pytest.mark.parametrize("guess", [{"first_rows": 10}, {"target_time": "1 s"}])
+def test_what_is_about_chunks_cut_by_cost_is_refused_beside_fixed_ones(
+    fixed: dict[str, Any], guess: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError, match=f"{next(iter(guess))}= is about chunks"):
+        Options(**fixed, **guess)

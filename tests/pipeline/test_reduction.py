@@ -7,8 +7,11 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,13 +29,16 @@ from description import Dataset, File, MemorySource
 from searching import examples
 from windrow.blocks.chunk import Partial
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
+from windrow.blocks.selection import RowSet
 from windrow.blocks.tree import Nodes, collapse, grow
 from windrow.core.ledger import Ledger, join_rows
-from windrow.core.records import Failure, FailureKind, Handle, Rows
+from windrow.core.records import Failure, FailureKind, Handle, Rows, Window
 from windrow.errors import SaveError, StepError
-from windrow.pipeline.run.partials import unite_inputs
-from windrow.pipeline.run.reduction import ReducingCollector
+from windrow.pipeline.run import reduction
+from windrow.pipeline.run.partials import UnitedPartial, unite_inputs, with_own_memory
+from windrow.pipeline.run.reduction import HeldLeaves, ReducingCollector
 from windrow.shape import reduce
+from windrow.shape.safety import Bounded
 from windrow.store import spill
 
 KEY = ("sum", None, "nominal")
@@ -85,12 +91,12 @@ class Driver:
         assert self.ledger.accept(name, rows)
         self.ledger.settle(name)
         self.collector.add(Handle(name, 0), partials[0], rows)
-        self.most = max(self.most, self.collector.bytes)
+        self.most = max(self.most, self.collector.leaves.bytes)
 
     def answer(self) -> list[float] | None:
         self.collector.partials()
-        leaf = self.collector.leaf("d")
-        return None if leaf is None else leaf.outputs[KEY].value.tolist()
+        leaf = self.collector.sums.total("d")
+        return leaf.outputs[KEY].value.tolist() if leaf.outputs else None
 
 
 def expected(units: list[int], there: set[tuple[int, int]]) -> list[float] | None:
@@ -128,17 +134,17 @@ def test_any_split_in_any_order_put_aside_or_not_has_the_bits_of_the_tree(
         driver = Driver(units)
         for several in bundles:
             driver.give(*several)
-            assert driver.collector.bytes <= max(size, reduce.IN_MEMORY * 32)
+            assert driver.collector.leaves.bytes <= max(size, reduce.IN_MEMORY * 32)
         assert driver.answer() == expected(units, there)
-    assert driver.collector.bytes == 0
-    assert not (driver.collector.times and size == 10**6)
+    assert driver.collector.leaves.bytes == 0
+    assert not (driver.collector.leaves.times and size == 10**6)
 
 
 def test_inputs_that_come_in_order_leave_a_logarithm_of_them() -> None:
     driver = Driver([3] * 64)
     for number in range(63):
         driver.give((number, 0, 3))
-        tree = driver.collector._trees["d"].values
+        tree = driver.collector.sums._trees["d"].values
         assert len(tree) == (number + 1).bit_count()
     assert driver.most <= 7 * 32
 
@@ -148,7 +154,7 @@ def test_what_failed_is_passed_over_and_its_input_is_complete() -> None:
     driver.ledger.fail(Rows(0, 10, 20), Failure(FailureKind.USER, "E", "", "", None))
     for first, last in ((0, 1), (2, 4)):
         driver.give((0, first, last))
-    assert list(driver.collector._trees["d"].values) == [(0, 0)]
+    assert list(driver.collector.sums._trees["d"].values) == [(0, 0)]
     assert driver.answer() == expected([4, 1], {(0, 0), (0, 2), (0, 3)})
 
 
@@ -169,13 +175,54 @@ def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) ->
 
 def test_what_is_put_aside_has_no_name_and_comes_back_as_it_was(tmp_path: Any) -> None:
     thing = {"a": np.arange(100_000.0), "b": hist.Hist.new.Reg(10, 0, 1).Weight().fill([0.5]), "empty": np.zeros(0)}
-    aside = spill.Aside(spill.pieces_of(thing), str(tmp_path))
+    aside = spill.SpillFile(str(tmp_path)).put(spill.pieces_of(thing))
     assert not list(tmp_path.iterdir())
     again = aside.read()
     assert again["a"].tolist() == thing["a"].tolist()
     assert again["b"] == thing["b"]
     again["a"][0] = 7.0  # it can be written to
     assert aside.read()["a"][0] == 0.0
+
+
+def test_what_is_needed_last_is_put_aside_first() -> None:
+    leaves = HeldLeaves({})
+    held = [leaves.hold(leaf_of(seed), level) for seed, level in enumerate((0, 2, 1, 2, 0, float("inf")))]
+    with room_for(0):
+        leaves.trim()
+    assert [type(one.what) is spill.Aside for one in held] == [False, True, True, True, False, True]
+    leaves.hold(leaf_of(7), 0)
+    with room_for(0):
+        leaves.trim()
+    assert [type(one.what) is spill.Aside for one in held] == [True, True, True, True, False, True]
+    assert leaves.look(held[1]).outputs[KEY].value.tolist() == leaf_of(1).outputs[KEY].value.tolist()
+    assert type(held[1].what) is spill.Aside
+    assert (leaves.times, leaves.bytes) == (5, 64)
+
+
+def test_room_on_disk_is_used_again_and_one_file_is_open(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    spilled = spill.SpillFile(str(tmp_path))
+
+    def put(number: int) -> spill.Aside:
+        return spilled.put(spill.pieces_of(np.full(1000, number)))
+
+    asides = [put(number) for number in range(100)]
+    assert spilled._stream is not None
+    size = os.fstat(spilled._stream.fileno()).st_size
+    for number in range(0, 100, 3):
+        asides[number] = put(0)  # while the one before is there
+        asides[number] = put(-number)
+    assert [int(aside.read()[999]) for aside in asides] == [n if n % 3 else -n for n in range(100)]
+    assert os.fstat(spilled._stream.fileno()).st_size < 1.03 * size
+    assert len(list(Path("/proc/self/fd").iterdir())) == before + 1
+
+
+def test_what_is_read_keeps_no_more_memory_than_it_has(tmp_path: Path) -> None:
+    aside = spill.SpillFile(str(tmp_path)).put(spill.pieces_of({"large": np.zeros(10_000), "small": np.zeros(1)}))
+    small = aside.read()["small"]
+    while isinstance(small, np.ndarray) and small.base is not None:
+        small = small.base
+    assert memoryview(small).nbytes == 8
 
 
 # --- real runs ------------------------------------------------------------------------------------
@@ -322,6 +369,209 @@ def test_processes_add_up_neighbouring_inputs_with_the_same_bits() -> None:
         assert result.complete
 
 
+# --- runs that are written down, or looked at -------------------------------------------------------
+
+
+class Big:
+    """A large result."""
+
+    def __init__(self, numbers: Any) -> None:
+        self.numbers = numbers
+
+    def __add__(self, other: Big) -> Big:
+        return Big(self.numbers + other.numbers)
+
+
+@contextmanager
+def few() -> Iterator[None]:
+    """Have hardly any room, and few large results of those that the driver had in its hands in memory at a time."""
+    hold, look = HeldLeaves.hold, HeldLeaves.look
+    alive: weakref.WeakSet[Big] = weakref.WeakSet()
+    most = 0
+
+    def seen(leaf: Leaf) -> Leaf:
+        nonlocal most
+        for value in leaf.outputs.values():
+            if isinstance(value.value, Big):
+                alive.add(value.value)
+        most = max(most, len(alive))
+        return leaf
+
+    with pytest.MonkeyPatch.context() as patch, room_for(0):
+        patch.setattr(Bounded, "due", lambda *_: True)  # every chunk is brought at once
+        patch.setattr(HeldLeaves, "hold", lambda self, leaf, level: hold(self, seen(leaf), level))
+        patch.setattr(HeldLeaves, "look", lambda self, held: seen(look(self, held)))
+        yield
+    # Two that stay, three nodes of an input and what they come to, two that are added.
+    assert 2 < most <= 8
+
+
+def analysis_of_large(wait: Any = None) -> wr.Pipeline:
+    made = wr.Pipeline("large")
+
+    @made.cut(version="1")
+    def some(x: Any) -> Any:
+        if wait is not None:
+            wait(x)
+        return x > -1
+
+    made.region("A", "some")
+
+    @made.output(version="1")
+    def payload(x: Any) -> Any:
+        return Big(np.outer(x, np.linspace(0.1, 1.7, 50)).sum(axis=0))
+
+    def added(left: Any, right: Any) -> Any:
+        left += right  # in place
+        return left
+
+    @made.output(merge=added, version="1")
+    def own(x: Any) -> Any:
+        return np.array([float(x.sum()), len(x)])
+
+    return made
+
+
+def of_large(result: Any) -> Any:
+    found = {dataset: (result["payload", "A", dataset].numbers, result["own", "A", dataset]) for dataset in ("a", "b")}
+    return bits({name: list(values) for name, values in found.items()}), result.cutflow.as_dict()
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    directory = tmp_path_factory.mktemp("tables")
+    paths = []
+    for number in range(24):
+        rng = np.random.default_rng(number)
+        paths.append(str(directory / f"{number}.parquet"))
+        pq.write_table(
+            pa.table({"x": rng.normal(size=500) * 10.0 ** rng.integers(-6, 6, 500)}), paths[-1], row_group_size=100
+        )
+    return {"a": paths[:8], "b": paths[8:]}
+
+
+def opened(tables: dict[str, list[str]]) -> Any:
+    return wr.data.open(tables, grid=100)
+
+
+@pytest.fixture(scope="module")
+def whole(tables: dict[str, list[str]]) -> Any:
+    return of_large(analysis_of_large().run(opened(tables), engine="inline", workers=1, progress=False))
+
+
+@pytest.mark.parametrize("engine", ["inline", "threads"])
+@pytest.mark.parametrize("chunk", [100, 500])
+def test_a_run_that_is_written_down_has_few_large_results_in_memory(
+    engine: str, chunk: int, tables: Any, whole: Any, tmp_path: Path
+) -> None:
+    options: Any = {"engine": engine, "workers": 2, "chunk": chunk, "progress": False, "rundir": tmp_path / "run"}
+    part = {name: paths[:5] for name, paths in tables.items()}
+    with few():
+        analysis_of_large().run(opened(part), **options)
+    with few():
+        more = analysis_of_large().run(opened(tables), resume=True, **options)
+    assert more.steps["payload"].rows_in < 24 * 500
+    assert of_large(more) == whole
+    del more
+    with few():
+        again = analysis_of_large().run(opened(tables), resume=True, **options)
+    assert "payload" not in again.steps or not again.steps["payload"].calls
+    assert of_large(again) == whole
+    assert not again.notes
+
+
+@pytest.mark.parametrize("merges", [1, 3, 9])
+def test_what_a_ctrl_c_finds_half_changed_is_done_again(
+    merges: int, tables: Any, whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = merges
+
+    def interrupted(*leaves: Leaf) -> Leaf:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+        return merge_leaves(*leaves)
+
+    options: Any = {"engine": "inline", "workers": 1, "chunk": 100, "progress": False, "rundir": tmp_path / "run"}
+    with monkeypatch.context() as patch:
+        patch.setattr(reduction, "merge_leaves", interrupted)
+        patch.setattr(Bounded, "due", lambda *_: True)  # so that all are merged at the driver
+        with pytest.raises(KeyboardInterrupt):
+            analysis_of_large().run(opened(tables), **options)
+    result = analysis_of_large().run(opened(tables), resume=True, **options)
+    assert of_large(result) == whole
+    assert result.complete
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_what_is_asked_for_on_the_way_is_right_and_changes_nothing(
+    written: bool, tables: Any, whole: Any, tmp_path: Path
+) -> None:
+    last, asked = threading.Event(), threading.Event()
+    final = pq.read_table(tables["b"][-1])["x"].to_numpy()[-1]
+
+    def wait(x: Any) -> None:
+        if final in np.asarray(x):
+            last.set()
+            assert asked.wait(60)
+
+    more: Any = {"rundir": tmp_path / "run"} if written else {}
+    with few():
+        run = analysis_of_large(wait).start(
+            opened(tables), engine="threads", workers=1, chunk=100, progress=False, order="written", **more
+        )
+        with run:
+            assert last.wait(60)
+            for _ in range(3):
+                result = run.result()
+                done = [one for one in result.ledger.entries if one.state == "done"]
+                parts = [pq.read_table(one.file)["x"].to_numpy()[one.start : one.stop] for one in done]
+                x = np.concatenate(parts)
+                sums = sum(result["own", "A", dataset] for dataset in ("a", "b"))
+                assert np.allclose(sums, [x[x > -1].sum(), (x > -1).sum()])
+                del result
+            asked.set()
+            run.wait()
+            final_one = run.result()
+    assert of_large(final_one) == whole
+
+
+def test_a_stream_has_few_large_results_in_memory(tables: Any) -> None:
+    columns = np.concatenate([pq.read_table(path)["x"].to_numpy() for path in tables["a"]])
+    plain = analysis_of_large().run({"x": columns}, engine="inline", workers=1, progress=False)
+    batches = ({"x": part} for part in np.split(columns, 40))
+    with few():
+        result = analysis_of_large().run(
+            wr.data.stream(batches, batch=100), engine="threads", workers=2, progress=False
+        )
+    assert np.allclose(result["payload"].numbers, plain["payload"].numbers)
+    assert [said for said in result.decisions if "were put aside in" in said]
+
+
+def test_what_cannot_be_pickled_stays_in_memory_where_a_run_is_written_down_too(tables: Any, tmp_path: Path) -> None:
+    class Local:
+        def __init__(self, numbers: list[float]) -> None:
+            self.numbers = np.array(numbers)
+
+        def __add__(self, other: Local) -> Local:
+            return Local([*self.numbers, *other.numbers])
+
+    made = wr.Pipeline("local")
+
+    @made.output
+    def all_of(x: Any) -> Any:
+        return Local(x.tolist())
+
+    with room_for(0):
+        result = made.run(
+            opened(tables), engine="threads", workers=2, chunk=100, progress=False, rundir=tmp_path / "run"
+        )
+    assert len(result["all_of", "b"].numbers) == 16 * 500
+    assert not [said for said in result.decisions if said.startswith("reduction")]
+    assert any("this run was not written down" in note for note in result.notes)
+
+
 PROGRAM = """
 import resource, sys
 import numpy as np, windrow as wr
@@ -337,8 +587,9 @@ def main():
         np.add.at(bins, (np.arange(len(x)) * 37) % BINS, np.outer(x, np.linspace(0.1, 1.7, 378)))
         return bins
 
+    more = {"rundir": sys.argv[1], "resume": True} if sys.argv[1] else {}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    result = analysis.run(sys.argv[1:], engine="processes", workers=2, progress=False)
+    result = analysis.run(sys.argv[2:], engine="processes", workers=2, progress=False, **more)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print((peak - before) / (BINS * 378 * 8))
     print(repr(float(result["payload"].sum())))
@@ -350,7 +601,8 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_large_results_of_many_files_take_the_driver_the_memory_of_a_few(tmp_path: Any) -> None:
+@pytest.mark.parametrize("written", [False, True])
+def test_large_results_of_many_files_take_the_driver_the_memory_of_a_few(written: bool, tmp_path: Path) -> None:
     paths, total = [], 0.0
     for number in range(10):
         x = np.random.default_rng(number).integers(1, 100, 1000)
@@ -359,8 +611,31 @@ def test_large_results_of_many_files_take_the_driver_the_memory_of_a_few(tmp_pat
         total += float(x.sum()) * np.linspace(0.1, 1.7, 378).sum()
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    ran = subprocess.run([sys.executable, program, *paths], capture_output=True, text=True, check=True, timeout=120)
-    results, found, *decisions = ran.stdout.splitlines()
-    assert float(results) < 6  # two that wait, two that are added, their sum
-    assert np.isclose(float(found), total, rtol=1e-9)
-    assert any("were put aside in" in said for said in decisions)
+    directory = tmp_path / "run" if written else ""
+    for again in [False, True][: 1 + written]:
+        command = [sys.executable, program, directory, *paths]
+        ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        results, found, *decisions = ran.stdout.splitlines()
+        assert float(results) < 6  # two that wait, two that are added, their sum
+        assert np.isclose(float(found), total, rtol=1e-9)
+        assert any("were put aside in" in said for said in decisions)
+        assert any("nothing has to be run" in said for said in decisions) == again
+
+
+def test_small_arrays_that_came_along_do_not_keep_the_memory_of_large_ones() -> None:
+    arrived = np.zeros(100_000, dtype=np.uint8)
+    rows = RowSet(0, 80, True, arrived[10:20])
+    own = with_own_memory(rows)
+    assert own.data.base is None
+    assert own.data.tolist() == rows.data.tolist()
+    assert with_own_memory(own) is own
+    counts = np.zeros((1, 1), dtype=np.int64)
+    window = Window(0, 0, 8, 0, 8, ("cut",), arrived[:1].view(np.int8).reshape(1, 1), counts[0])
+    united = UnitedPartial(HeldLeaves({}))
+    leaf = Leaf({("out", "region", ""): Value(arrived, None)}, {}, {}, (window,))
+    nodes: Nodes[Leaf] = Nodes()
+    nodes.values[0, 0] = leaf
+    united.add((), Partial(0, nodes, (), (("region", rows),)))
+    assert all(kept.data.base is None for _, kept in united.kept)
+    (found,) = united.whole().nodes.values.values()
+    assert all(array.base is None for one in found.windows for array in (one.verdicts, one.rows))

@@ -115,7 +115,51 @@ def test_chunks_that_were_granted_more_than_a_share_are_told_of(tmp_path: Path) 
     assert facts["allowed"] == 250e6 < BIG < facts["most_granted"]
     (said,) = [line for line in result.decisions if line.startswith("memory: data")]
     assert f"{format_bytes(facts['most_granted'])} were granted to a chunk, more than its share" in said
-    assert "granted to a chunk" in result.report(tmp_path / "run.html").read_text()
+    assert "granted at most" in result.report(tmp_path / "run.html").read_text()
+
+
+@pytest.mark.parametrize("bad", [(300,), (0, 499)])
+def test_a_row_that_no_worker_can_hold_is_left_out_alone(bad: tuple[int, ...]) -> None:
+    """The rest of its unit has the bits that it has where the row raises by itself."""
+
+    def made(*, raises: bool) -> wr.Pipeline:
+        analysis = wr.Pipeline("rows")
+
+        @analysis.column
+        def root(x: Any) -> Any:
+            if (x == -1).any():
+                if raises:
+                    raise ValueError("a bad row")
+                np.ones(BIG // 4)  # 640 MB
+            return np.sqrt(x + 1)
+
+        @analysis.weight
+        def shrinking(x: Any) -> Any:
+            return 1 / (2 + x)
+
+        @analysis.cut
+        def small(root: Any) -> Any:
+            return root < 20
+
+        analysis.region("small", "small")
+
+        @analysis.output
+        def total(root: Any, weight: Any) -> float:
+            return float((root * weight).sum())
+
+        return analysis
+
+    x = np.arange(500.0)
+    x[list(bad)] = -1
+    wanted = made(raises=True).run({"x": x}, engine="inline", on_error="skip", progress=False)
+    result = made(raises=False).run({"x": x}, memory="500 MB", workers=2, on_error="skip", progress=False)
+    failed = [(one.start, one.stop) for one in result.ledger.entries if one.state == "failed"]
+    assert failed == [(row, row + 1) for row in bad]
+    assert result.outputs == wanted.outputs
+    assert result.cutflow["small", "data"].written == wanted.cutflow["small", "data"].written
+    assert all(
+        "of memory or more; the limit is 500 MB" in one.reason for one in result.ledger.entries if one.state == "failed"
+    )
 
 
 def test_without_a_limit_there_is_a_bound_and_no_words(tmp_path: Path) -> None:

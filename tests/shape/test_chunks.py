@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from windrow.shape.chunks import Targets, TaskReport, carve, divide, next_chunk_size
+from windrow.shape.chunks import Targets, TaskReport, next_chunk_size
 
 STEADY = [TaskReport(e, 5 + e / 1000, 300 + 0.0137 * e) for e in (8000, 16000, 24000, 32000, 64000)]
 ALIKE = [TaskReport(16384, 20, 500)] * 3
@@ -40,30 +38,3 @@ def test_sizes_are_those_of_coffea(reports: list[TaskReport], by_memory: int, by
 
 def test_no_report_leaves_the_size_as_it_is() -> None:
     assert next_chunk_size(100_000, Targets(60, 2000), []) == 100_000
-
-
-@pytest.mark.parametrize(
-    ("rows", "size", "rounded", "exact"),
-    [(100, 30, [34, 34, 32], [25] * 4), (100, 70, [100], [50, 50]), (250, 100, [125, 125], [84, 84, 82])],
-)
-def test_files_are_carved_as_coffea_does(rows: int, size: int, rounded: list[int], exact: list[int]) -> None:
-    first_rounded, first_exact = carve(rows, size), carve(rows, size, exactly=True)
-    assert [min(first_rounded, rows - at) for at in range(0, rows, first_rounded)] == rounded
-    assert [min(first_exact, rows - at) for at in range(0, rows, first_exact)] == exact
-
-
-@pytest.mark.parametrize(
-    ("rows", "size", "parts", "then"),
-    [(100, 128, [50, 50], 50), (101, 128, [51, 50], 51), (100, 30, [25] * 4, 30), (7, 4, [4, 3], 4), (2, 8, [1, 1], 1)],
-)
-def test_tasks_are_divided_as_coffea_does(rows: int, size: int, parts: list[int], then: int) -> None:
-    assert divide(rows, size) == (parts, then)
-
-
-@given(st.integers(2, 10**6), st.integers(1, 10**6))
-def test_parts_are_smaller_and_lose_nothing(rows: int, size: int) -> None:
-    size = max(size, rows // 1000)
-    parts, then = divide(rows, size)
-    assert sum(parts) == rows
-    assert max(parts) < rows
-    assert then <= max(size, -(-rows // 2))

@@ -1,39 +1,17 @@
-"""Which results leave memory, and which are added next."""
+"""Which results leave memory, and who adds which."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.shape import reduce
 
 
-@pytest.mark.parametrize(
-    ("count", "last", "groups"),
-    [(38, False, []), (39, False, [20]), (40, False, [20, 20]), (59, False, [20, 20]), (41, True, [20, 20])],
-)
-def test_by_size_takes_the_groups_that_coffea_takes(count: int, last: bool, groups: list[int]) -> None:
-    assert [len(group) for group in reduce.by_size([1] * count, last=last)] == groups
-
-
-@given(sizes=st.lists(st.integers(0, 100), max_size=60), fan_in=st.integers(2, 8), last=st.booleans())
-def test_by_size_takes_the_smallest_and_ends_with_one(sizes: list[int], fan_in: int, last: bool) -> None:
-    groups = reduce.by_size(sizes, last=last, fan_in=fan_in)
-    taken = [number for group in groups for number in group]
-    assert len(set(taken)) == len(taken)
-    left = set(range(len(sizes))) - set(taken)
-    assert all(sizes[one] <= sizes[other] for one in taken for other in left)
-    assert [sizes[number] for number in taken] == sorted(sizes[number] for number in taken)
-    assert len(left) < 2 * fan_in - 1
-    if last:
-        assert len(left) <= 1
-
-
-def test_two_large_results_stay_in_memory_and_what_is_low_in_the_tree() -> None:
+def test_two_large_results_stay_in_memory_and_many_small_ones() -> None:
     large = 400_000_000
-    assert reduce.put_aside([(0, large), (0, large)]) == []
-    assert reduce.put_aside([(0, large), (2, large), (1, large), (0, large)]) == [1, 2]
+    assert reduce.most_in_memory(large) == 2 * large
+    assert reduce.most_in_memory(1) == reduce.SMALL_BYTES
 
 
 @given(inputs=st.integers(0, 10_000), workers=st.integers(1, 200))
@@ -42,13 +20,3 @@ def test_families_are_powers_of_two_and_enough_for_all_workers(inputs: int, work
     assert size.bit_count() == 1
     assert size == 1 or inputs // size >= reduce.FAMILIES * workers
     assert size == reduce.LARGEST_FAMILY or 2 * size * reduce.FAMILIES * workers > inputs
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 10**9)), max_size=12))
-def test_what_stays_has_room(held: list[tuple[int, int]]) -> None:
-    chosen = reduce.put_aside(held)
-    largest = max((size for _, size in held), default=0)
-    stays = [held[number] for number in range(len(held)) if number not in chosen]
-    assert sum(size for _, size in stays) <= max(reduce.SMALL_BYTES, reduce.IN_MEMORY * largest)
-    if sum(size for _, size in held) <= reduce.SMALL_BYTES:
-        assert not chosen

@@ -24,6 +24,7 @@ from windrow.blocks.histogram import BinFinder
 from windrow.blocks.probe import bounded
 from windrow.blocks.program import NOMINAL
 from windrow.errors import MergeError, error_text
+from windrow.units import estimate_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,28 +65,11 @@ def merge_values(left: Any, right: Any) -> Any:
         ) from error
 
 
-#: Mappings and objects within each other that are looked into for their size.
-MOST_DEEP = 8
-
-
 def try_merging(value: Any) -> None:
     """Raise now if a value could not be merged with another of its kind, rather than at the end of a long run."""
     if isinstance(value, np.ndarray) and value.ndim and value.dtype != object:
         return  # whether shapes will agree is not known yet
     merge_values(value, value)
-
-
-def bytes_of(value: Any, depth: int = 0) -> int:
-    """Count the bytes of the arrays and histograms in a value, and roughly those of its lists."""
-    size = getattr(value, "nbytes", None)
-    if isinstance(size, int):
-        return size
-    if isinstance(value, (list, AbstractSet)):
-        return 8 * len(value)
-    if hasattr(value, "storage_type"):
-        return int(value.view(flow=True).nbytes)
-    inside = value if isinstance(value, Mapping) else getattr(value, "__dict__", {})
-    return sum(bytes_of(one, depth + 1) for one in inside.values()) if depth < MOST_DEEP else 0
 
 
 def _like(example: Mapping[Any, Any], merged: dict[Any, Any]) -> Mapping[Any, Any]:
@@ -142,7 +126,7 @@ class Leaf:
     @property
     def nbytes(self) -> int:
         """Bytes of its outputs, as far as they are known."""
-        return sum(bytes_of(value.value) for value in self.outputs.values())
+        return sum(estimate_bytes(value.value) for value in self.outputs.values())
 
 
 def merge_leaves(left: Leaf, right: Leaf) -> Leaf:

@@ -8,7 +8,6 @@ whole units, at least one, unless the range it comes from begins or ends inside 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from operator import lt
@@ -144,7 +143,7 @@ class Input:
     """One input as work is cut from it."""
 
     __slots__ = (
-        "bad", "borders", "crashes", "cutter", "failure", "family", "identity", "place", "rows", "running", "spec", "state", "took",
+        "bad", "borders", "crashes", "cutter", "failure", "family", "free", "identity", "place", "rows", "running", "spec", "state", "took",
         "touched",
     )  # fmt: skip
 
@@ -156,6 +155,7 @@ class Input:
         self.borders: Sequence[int] = (0,)
         self.cutter = Cutter(spec.id, self.borders)
         self.identity = spec.identity  #: what is read must be that; "" where nobody knows
+        self.free = False  #: no row limit counts its rows
         self.crashes = 0  #: of workers that merged or sent its partials
         self.touched = False  #: a task was cut from it
         self.took = (0, 0.0)  #: rows that were run, and seconds
@@ -213,8 +213,8 @@ class Inputs:
         self._limits = limits  #: by category; nothing of ``limit`` counts then
         self._size = size  #: of families
         self._orders: dict[str, _Order] = {}
-        self._waiting: deque[Input] = deque()  #: to be opened; may hold ones that no longer need it
-        self._fresh: deque[Input] = deque()  #: released, and nothing was cut from them yet
+        self._waiting: dict[int, Input] = {}  #: to be opened, in order
+        self._fresh: dict[int, Input] = {}  #: released, and nothing was cut from them yet
         self._open: dict[int, Input] = {}  #: with rows to cut; the oldest first
         self._seen = self._seen_rows = 0  #: for the estimate of what unopened inputs hold
 
@@ -241,7 +241,7 @@ class Inputs:
             elif spec.limited and order.left == 0 and len(order.inputs) > 1:
                 self._release(order)
             else:
-                self._waiting.append(one)
+                self._waiting[spec.id] = one
 
     def known(self, one: Input, rows: int, borders: Sequence[int]) -> None:
         """An input's rows and borders are known: release what is wanted of it."""
@@ -272,7 +272,7 @@ class Inputs:
                 self._move(one, InputState.KNOWN)  # nobody needs to know how many rows it has
             if one.state is InputState.KNOWN:
                 taken = self._open_one(one, order.left)
-                if order.left is not None:
+                if order.left is not None and not one.free:
                     order.left -= taken
             elif one.state is not InputState.BAD:
                 return
@@ -294,18 +294,18 @@ class Inputs:
         self._count(one.spec.category, uncut=one.cutter.rows, unopened=-1)
         if one.cutter.rows:
             self._open[one.spec.id] = one
-            self._fresh.append(one)
+            self._fresh[one.spec.id] = one
         return one.cutter.rows
 
     def next_waiting(self, ahead: int, life: Life | None = None) -> Input | None:
         """Give the next input to open, if not too many are being opened already; best of no other worker's family."""
         waiting = self._waiting
-        while waiting and (waiting[0].state is not InputState.WAITING or self._is_beyond(waiting[0])):
-            waiting.popleft()
+        while waiting and self._is_beyond(first := next(iter(waiting.values()))):
+            del waiting[first.spec.id]
         if not waiting or self.opening >= ahead:
             return None
-        mine = (one for one in waiting if one.family.is_for(life) and one.state is InputState.WAITING)
-        return next((one for one in mine if not self._is_beyond(one)), waiting[0])
+        mine = (one for one in waiting.values() if one.family.is_for(life) and not self._is_beyond(one))
+        return next(mine, first)
 
     def _is_beyond(self, one: Input) -> bool:
         """Whether the row limit is reached before an input; the first is opened even for no rows."""
@@ -320,16 +320,12 @@ class Inputs:
         """An input must be opened once more; it comes first."""
         self.opening -= 1
         self._move(one, InputState.WAITING)
-        self._waiting.appendleft(one)
+        self._waiting = {one.spec.id: one, **self._waiting}
         self._release(self._orders[one.spec.category])
 
     def fresh(self, life: Life | None = None) -> Input | None:
         """Give an input that no task was cut from, so that every worker can have its own, or its own family."""
-        fresh = self._fresh
-        while fresh and (fresh[0].touched or not fresh[0].cutter.rows):
-            fresh.popleft()
-        untouched = (one for one in fresh if not one.touched and one.cutter.rows)
-        return next((one for one in untouched if one.family.is_for(life)), None)
+        return next((one for one in self._fresh.values() if one.family.is_for(life) and one.cutter.rows), None)
 
     def any(self) -> Input | None:
         for one in self._open.values():
@@ -339,7 +335,9 @@ class Inputs:
     def cut(self, one: Input, want: int, *, parts: bool = False) -> Rows:
         cutter = one.cutter
         rows = cutter.cut(want, parts=parts)
-        one.touched = True
+        if not one.touched:
+            one.touched = True
+            self._fresh.pop(one.spec.id, None)
         count = rows.stop - rows.start
         self._orders[one.spec.category].uncut -= count
         self.uncut -= count
@@ -374,6 +372,7 @@ class Inputs:
         opened = one.state is InputState.OPEN
         self.opening -= not opened
         self._move(one, InputState.BAD)
+        self._fresh.pop(one.spec.id, None)
         one.failure = failure
         if opened:
             self._count(one.spec.category, uncut=-one.cutter.rows)
@@ -405,6 +404,8 @@ class Inputs:
 
     def _move(self, one: Input, state: InputState) -> None:
         one.state = move(INPUT_MOVES, one.state, state, "input", one.spec.id)
+        if state is not InputState.WAITING:
+            self._waiting.pop(one.spec.id, None)
 
 
 def union_of(ranges: tuple[tuple[int, int], ...] | None, rows: int) -> list[tuple[int, int]]:

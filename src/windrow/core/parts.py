@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from windrow.core.records import Failure, Made, Needs
     from windrow.core.scheduler import Scheduler
 
+#: Rows of a unit that are left out because no worker can run them, each after some attempts; where there are more, the unit is.
+MOST_UNMADE = 8
+
 Key = tuple[int, int]  #: the number of an input, and the first row
 Skipped = Sequence[tuple[Rows, "Failure"]]
 
@@ -26,7 +29,7 @@ Skipped = Sequence[tuple[Rows, "Failure"]]
 class SplitUnit:
     """One unit that is run in parts; where the run wants a range of its rows only, that range."""
 
-    __slots__ = ("input", "missing", "outputs", "skipped", "start", "stop", "task")
+    __slots__ = ("input", "missing", "outputs", "skipped", "start", "stop", "task", "unmade")
 
     def __init__(self, one: Input, start: int, stop: int) -> None:
         self.input = one
@@ -34,6 +37,7 @@ class SplitUnit:
         self.missing = stop - start  #: rows of which there is no part
         self.outputs: dict[str, Rows] = {}  #: parts
         self.skipped: dict[str, Skipped] = {}  #: by part: rows of it that were left out
+        self.unmade: set[str] = set()  #: parts that nothing came of: a row each, which no worker can run
         self.task: Task | None = None  #: that evaluates it
 
 
@@ -81,15 +85,16 @@ class Parts:
         outputs = sorted(unit.outputs, key=unit.outputs.__getitem__)
         rows = tuple(unit.outputs[output] for output in outputs)
         payload = EvaluateUnit(rows, unit.input.identity)
+        made = tuple(output for output in outputs if output not in unit.unmade)
         unit.task = Task(
-            number, spec.category, 0, payload, tuple(outputs), makes=(f"rows {number}",), needs=self._needs
+            number, spec.category, 0, payload, made, makes=(f"rows {number}",), needs=self._needs
         )  # fmt: skip
         return unit.task
 
     def evaluated(self, task: Task, skipped: Skipped) -> Input:
         """A unit was evaluated: its partial takes over the rows of its parts, which go, but those that were left out."""
         unit = self.where[task.reads[0]]
-        self._ledger.replace(task.reads, task.makes[0])
+        self._ledger.replace(unit.outputs, task.makes[0])
         self._ledger.leave_out(task.makes[0], [one for listed in (*unit.skipped.values(), skipped) for one in listed])
         self._drop(unit)
         return unit.input

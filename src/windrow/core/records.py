@@ -181,7 +181,7 @@ class RunRows(NamedTuple):
 class EvaluateUnit(NamedTuple):
     """Payload: make the partial of one unit from the parts that the task reads."""
 
-    rows: tuple[Rows, ...]  #: of each part
+    rows: tuple[Rows, ...]  #: of each part, and those that no worker can run
     identity: str = ""
 
 
@@ -199,6 +199,7 @@ class Opened(NamedTuple):
     rows: int
     borders: Sequence[int]
     identity: str = ""  #: what tells the input from another of its name
+    free: bool = False  #: no row limit counts its rows: one may stand for none
 
 
 class RowsReport(NamedTuple):

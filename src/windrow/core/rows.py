@@ -13,7 +13,7 @@ from windrow.core.commands import Replan
 from windrow.core.inputs import UNIT, Inputs
 from windrow.core.ledger import Ledger, join_rows, without
 from windrow.core.partials import Partials
-from windrow.core.parts import Parts
+from windrow.core.parts import MOST_UNMADE, Parts
 from windrow.core.policies import ShapeRequest
 from windrow.core.records import (
     NO_COST,
@@ -21,6 +21,7 @@ from windrow.core.records import (
     ONE_CORE,
     EvaluateUnit,
     FailureKind,
+    Made,
     MergePartials,
     Needs,
     Opened,
@@ -55,6 +56,10 @@ SHOWS_S = 0.5
 #: Seconds that a row must take for every byte that it hands over: bringing that from a worker and to another takes some
 #: 2 ns a byte, and is to stay under a tenth of the time.
 CARRY_S = 2e-8
+
+#: Single rows that may be left out while none is done, and otherwise too if they are not over this share of all rows: more
+#: are no exceptions, and finding them one by one takes far longer than running all.
+MOST_SINGLE, MOST_SHARE = 64, 0.1
 
 #: Inputs of a task at most: a worker that opens so many ahead keeps them open until they are read.
 MOST_INPUTS = 8
@@ -121,6 +126,7 @@ class RowFeeder:
         self._checked: set[str] = set()  #: steps that tasks have shown to be row-pure
         self._told: dict[Life, int] = {}  #: by worker: how many of them it knows
         self._piloted: set[str] = set()  #: categories whose first rows a task was told to look at
+        self.left_out = 0  #: rows that were given up one by one
         self._checking = 0  #: the first task of rows, which checks all steps that it comes to
         self.window = policies.shape.window(None)  #: how many tasks a worker may have at a time
         self._forgotten = False  #: the run has failed: no result counts any more
@@ -301,6 +307,7 @@ class RowFeeder:
                 raise InternalError(f"input {payload.input} was opened, and {report!r} came instead of its rows")
             one = self.inputs.inputs[payload.input]
             one.identity = report.identity
+            one.free = report.free
             self.inputs.known(one, report.rows, report.borders)
             self.partials.review_input(one)  # it may have no rows
             return True
@@ -330,8 +337,7 @@ class RowFeeder:
         if part:
             evaluation = self.parts.keep(one, event.made[0], rows[0], report.skipped)
             self._desk.bring(output)
-            if evaluation is not None:
-                self._evaluate(evaluation)
+            self._evaluate(evaluation)
             self.partials.review(bundle)
             return True
         if rows:
@@ -344,9 +350,10 @@ class RowFeeder:
         bundle = self.partials.bundle(event.life, one)
         self.partials.keep(bundle, output, 0, event.measurement.wall, sum(made.bytes for made in event.made))
 
-    def _evaluate(self, task: Task) -> None:
-        self.given[task.id] = None
-        self._desk.submit(task)
+    def _evaluate(self, task: Task | None) -> None:
+        if task is not None:
+            self.given[task.id] = None
+            self._desk.submit(task)
 
     def _evaluated(self, task: Task, event: Finished) -> bool:
         if self._forgotten:
@@ -389,8 +396,10 @@ class RowFeeder:
                 self._ask_for_plan(account, due=due)
 
     def can_cut_rows(self, task: Task) -> bool:
-        """Say whether the rows of a task can be cut down to single ones."""
-        return type(task.payload) is RunRows and task.size > 1 and (self.options.parts or self.options.halves)
+        """Say whether the rows of a task can be cut into fewer: into parts of units, or units that may be single rows."""
+        if self.options.parts:
+            return type(task.payload) is RunRows and task.size > 1
+        return self.options.halves and self.is_divisible(task)
 
     def cut_smaller(self, task: Task, most: int) -> None:
         """Take back rows that were too many at once: they are cut into tasks of at most so many."""
@@ -437,16 +446,39 @@ class RowFeeder:
             self.inputs.give_back(payload.rows, most=task.size // 2 if self.options.halves else UNIT)
             skip = True
         elif skip and payload.part:
-            self._give_up_unit(self.parts.unit(one, payload.rows[0]), failure)
-            self.inputs.give_back(payload.rows)  # which fail with their unit
+            if not self._leave_out_row(task, one, failure):
+                self._give_up_unit(self.parts.unit(one, payload.rows[0]), failure)
+                self.inputs.give_back(payload.rows)  # which fail with their unit
         elif skip:
             self._give_up(payload.rows, failure)
             self._give_up_unreachable(one, failure)
             self.partials.review_input(one)
+            skip = not self._is_hopeless(task)
         else:
             self.inputs.give_back(payload.rows)
         self.partials.review(bundle)
         return not skip
+
+    def _leave_out_row(self, task: Task, one: Input, failure: Failure) -> bool:
+        """Leave out a row that alone uses too much, as if a part had been made without it; False if its unit is to go."""
+        rows, output = task.payload.rows[0], task.makes[0]
+        alone = failure.kind is FailureKind.EXHAUSTED and task.size == 1 and one.failure_of(rows.start) is None
+        unit = self.parts.unit(one, rows)
+        others = unit.missing > 1 or len(unit.outputs) > len(unit.unmade)
+        if not (alone and others and len(unit.unmade) < MOST_UNMADE and self.ledger.accept(output, (rows,))):
+            return False
+        unit.unmade.add(output)
+        self._evaluate(self.parts.keep(one, Made(output), rows, ((rows, failure),)))
+        return True
+
+    def _is_hopeless(self, task: Task) -> bool:
+        """Count a row that was found by halving; say whether so many were that looking for more is in vain."""
+        ledger = self.ledger
+        self.left_out += self.options.halves and task.size == 1
+        if self.left_out < MOST_SINGLE:
+            return False
+        done = ledger.done_rows + ledger.held_rows
+        return not done or self.left_out > MOST_SHARE * (ledger.known_rows + self.inputs.expected())
 
     def _give_up(self, rows: Iterable[Rows], failure: Failure) -> None:
         if failure.kind is FailureKind.LOST:
@@ -593,7 +625,8 @@ class RowFeeder:
     def describe(self, task: Task) -> str:
         payload = task.payload
         if not isinstance(payload, (RunRows, EvaluateUnit)):
-            return f"input {payload.input}"
+            label = self.inputs.inputs[payload.input].spec.label or f"input {payload.input}"
+            return f"results of {label}" if isinstance(payload, MergePartials) else label
         return ", ".join(
             f"{self.inputs.inputs[part.input].spec.label or f'input {part.input}'} rows {part.start} to {part.stop}"
             for part in payload.rows

@@ -15,8 +15,9 @@ from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartW
 from windrow.core.events import Cancelled, Event, Failed, Finished, Held, OutputReady, Started, WorkerLost
 from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Made, make_record
 from windrow.engines.base import Capabilities, Job
-from windrow.engines.job_runner import JobRunner, at_least_one, estimate_bytes, joined, warn_unclosed
+from windrow.engines.job_runner import JobRunner, at_least_one, joined, warn_unclosed
 from windrow.errors import EngineError
+from windrow.units import estimate_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 BRIEF_S = 0.005
 #: Of short tasks one in so many is measured, where the session chooses between threads and processes by what tasks take.
 SAMPLE = 8
-#: Items of a container that are looked at for how large they are.
-MANY = 1000
-_NUMBERS = frozenset({type(None), bool, int, float, complex})
 
 
 class RunQueue:
@@ -167,22 +164,6 @@ class JobRunner:
         except Exception as error:  # noqa: BLE001 - handed to warn_unclosed: results are not at stake
             return error
         return None
-
-
-def estimate_bytes(value: Any, depth: int = 0) -> int:
-    """Estimate how large a value is from the arrays in it; 0 where that is not known."""
-    if type(value) in _NUMBERS:
-        return 0
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        if depth == 3 or len(value) > MANY:
-            return 0
-        return sum(estimate_bytes(one, depth + 1) for one in value)
-    if isinstance(value, (bytes, bytearray, str)):
-        return len(value)
-    size = getattr(value, "nbytes", 0)
-    return size if isinstance(size, int) else 0
 
 
 def at_least_one(workers: int) -> int:

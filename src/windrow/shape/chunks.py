@@ -67,21 +67,6 @@ def _rows_for(target: float, used: Sequence[float], rows: Sequence[int]) -> floa
     return slope * target + intercept or None
 
 
-def carve(rows: int, size: int, *, exactly: bool = False) -> int:
-    """Give the rows of a file's next task: about the size, so that all that is left is cut alike; ``exactly``: no more than that."""
-    units = -(-rows // size) if exactly else max(round(rows / size), 1)
-    return -(-rows // units)
-
-
-def divide(rows: int, size: int) -> tuple[list[int], int]:
-    """Divide a task that used too much; give the parts, and the size from now on."""
-    if rows <= size:
-        size = -(-rows // 2)
-    parts = -(-rows // size)
-    each = -(-rows // parts)
-    return [min(each, rows - start) for start in range(0, rows, each)], size
-
-
 class CoffeaChunks(Queued):
     """The shape decision of coffea: the same for all rows, until a task reports what it used."""
 

@@ -101,41 +101,48 @@ class Guided(Queued):
         self._first_rows = first_rows  #: of tasks before anything is known of their cost, where the user guesses
 
     def rows(self, request: ShapeRequest) -> int:
-        workers = max(request.workers, 1)
-        left = request.known + request.expected
-        costs = self._known(request)
-        # What an opaque function takes whatever its rows is paid for by every task, and so many rows take as long.
-        fixed_s = 0.0 if request.parts or not self._opaque or are_alike(costs) else min(fit(costs)[0], request.least_s)
-        worth = (
-            fixed_s * costs.rows_in / max(costs.wall - fixed_s * costs.calls, CALLS * costs.wall) if fixed_s else 0.0
-        )
-        least = max(enough_rows(costs), LEAST_ROWS) if not worth else worth / CALLS
-        want = min(max(left / (2 * workers), least), OPAQUE_ROWS if self._opaque else MOST_ROWS)
+        costs, left = self._known(request), request.known + request.expected
+        if not costs.rows_in and self._first_rows is not None:
+            return self._first_rows
         # With so many rows each, counting what they are at, all workers would end together.
-        level, crumb = (left + request.running) / workers, 1.0
-        if costs.rows_in and request.parts:
-            least = rows_within(request, costs, QUEUE_S, CALLS)
-            crumb = CRUMB_S * costs.rows_in / max(costs.wall, 1e-9)
-            want = max(min(want, level / 2, rows_within(request, costs, self._most_s)), least)
-        elif costs.rows_in:
-            within = rows_within(request, costs, self._most_s)
-            # Tasks took longer than they are to: by what they take anyway, perhaps. That is no more than the shortest one took.
-            if within * costs.calls < costs.rows_in and request.least_s > MOSTLY * self._most_s:
-                within = max(within, rows_worth(costs, CALLS, request.least_s))
-            want = min(want, within)
+        level = (left + request.running) / max(request.workers, 1)
+        worth = self._rows_of_a_call(request, costs) if self._opaque else 0.0
+        least = worth / CALLS if worth else max(enough_rows(costs), LEAST_ROWS)
+        want = min(max(left / (2 * max(request.workers, 1)), least), OPAQUE_ROWS if self._opaque else MOST_ROWS)
+        if not costs.rows_in:
+            want = min(want, self._first(request, left))
+        elif request.parts:
+            want = min(want, level / 2, rows_within(request, costs, self._most_s))
+            want = max(want, rows_within(request, costs, QUEUE_S, CALLS))
         else:
-            if self._first_rows is not None:
-                return self._first_rows
-            part = (self._first_share if request.running else self._first_share / 2) * 2 / max(workers, 2)
-            want = min(want, FIRST_ROWS, max(part * left, request.unit, FIRST_LEAST))
+            want = min(want, self._within(request, costs))
         if request.slower > 1:  # a task may take longer where that is a small share of what is left
             want /= max(request.slower / max(LATE * level / want, 1.0), 1.0)
         if level < CRUMBS * want:
+            crumb = CRUMB_S * costs.rows_in / max(costs.wall, 1e-9) if costs.rows_in and request.parts else 1.0
             want = max(level, min(crumb, left))
-        if self._opaque and left - want < max(worth, CALLS * want):
+        if self._opaque and left - want < max(worth, CALLS * want):  # the rest is not worth what a task takes anyway
             want = left
         # The source snaps down to units, this makes it the nearest.
         return max(int(want), 1) if request.parts else int(want) + request.unit // 2
+
+    def _first(self, request: ShapeRequest, left: int) -> float:
+        """Bound a task before anything is known of its cost; the very first has half."""
+        share = self._first_share if request.running else self._first_share / 2
+        return min(FIRST_ROWS, max(share * 2 / max(request.workers, 2) * left, request.unit, FIRST_LEAST))
+
+    def _within(self, request: ShapeRequest, costs: StepCost | CostSums) -> float:
+        """Bound a task of whole units by the seconds that it may take."""
+        rows = rows_within(request, costs, self._most_s)
+        # Tasks took longer than they are to: by what they take anyway, perhaps. That is no more than the shortest one took.
+        if rows * costs.calls < costs.rows_in and request.least_s > MOSTLY * self._most_s:
+            rows = max(rows, rows_worth(costs, CALLS, request.least_s))
+        return rows
+
+    def _rows_of_a_call(self, request: ShapeRequest, costs: StepCost | CostSums) -> float:
+        """Give the rows that take as long as what every task of an opaque function takes anyway; 0 where that is not known."""
+        fixed_s = 0.0 if request.parts or are_alike(costs) else min(fit(costs)[0], request.least_s)
+        return fixed_s * costs.rows_in / (max(costs.wall - fixed_s * costs.calls, CALLS * costs.wall) or 1.0)
 
     def _known(self, request: ShapeRequest) -> StepCost | CostSums:
         """Give what tasks of a category cost; where that does not tell calls from rows, with what they cost in an earlier run."""

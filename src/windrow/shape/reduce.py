@@ -1,12 +1,9 @@
 """How results are added up: who adds which, and which leave the memory of the driver meanwhile.
 
-Sums of floats are added in the fixed tree of units and inputs alone (``blocks/tree.py``), so that what is decided here
-never shows in a result; where addition is exact ``by_size`` may choose what comes next instead.
+Results are added in the fixed tree of units and inputs alone (``blocks/tree.py``), so that what is decided here never shows in one.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 #: Results that the driver has in memory at a time, where they are large: the two that are added next.
 IN_MEMORY = 2
@@ -16,8 +13,6 @@ SMALL_BYTES = 64_000_000
 FAMILIES = 4
 #: Inputs of a family at most: so the driver gets a sixty-fourth of the results, and a family is looked through for each of its own.
 LARGEST_FAMILY = 64
-#: Results that are added up at once in coffea ("treereduction").
-FAN_IN = 20
 
 
 def family(inputs: int, workers: int) -> int:
@@ -25,28 +20,6 @@ def family(inputs: int, workers: int) -> int:
     return min(1 << max((inputs // (FAMILIES * workers)).bit_length() - 1, 0), LARGEST_FAMILY)
 
 
-def put_aside(held: Sequence[tuple[int, int]]) -> list[int]:
-    """Choose what is put aside on disk of results in memory, each with its level in the tree and its bytes.
-
-    What is high in the tree is needed last, and among equals what came first.
-    """
-    much = sum(size for _, size in held) - max(SMALL_BYTES, IN_MEMORY * max((size for _, size in held), default=0))
-    chosen = []
-    for number in sorted(range(len(held)), key=lambda n: -held[n][0]):
-        if much > 0 and held[number][1]:
-            chosen.append(number)
-            much -= held[number][1]
-    return chosen
-
-
-def by_size(sizes: Sequence[int], *, last: bool, fan_in: int = FAN_IN) -> list[list[int]]:
-    """Choose which results are added up now, as coffea does: the smallest first, when there are enough for two groups.
-
-    ``last``: nothing more is to come. For accumulators whose addition is exact, whatever the order.
-    """
-    waiting = sorted(range(len(sizes)), key=sizes.__getitem__)
-    groups: list[list[int]] = []
-    while len(waiting) >= (2 if last else fan_in) and (last or len(sizes) >= 2 * fan_in - 1):
-        groups.append(waiting[:fan_in])
-        waiting = waiting[fan_in:]
-    return groups
+def most_in_memory(largest: int) -> int:
+    """Say how many bytes of results the driver has in memory at most, if the largest has so many; the others are put aside."""
+    return max(SMALL_BYTES, IN_MEMORY * largest)

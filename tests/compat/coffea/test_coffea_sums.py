@@ -24,6 +24,11 @@ def ordered(number: int, start: int, stop: int, rows: int, value: Any) -> Piece:
     return Piece((number, start), end, value, "any" if commutes(value) else "rows")
 
 
+def cell_of(number: int, cell: int, cells: int, value: Any) -> Piece:
+    end = (number, cell + 1) if cell + 1 < cells else (number + 1, 0)
+    return Piece((number, cell), end, value, "cells")
+
+
 def come_home(pieces: list[Piece], data: st.DataObject) -> list[Piece]:
     """Merge pieces at workers, and at home as they come."""
     workers: list[list[Piece]] = [[] for _ in range(data.draw(st.integers(1, 3)))]
@@ -53,7 +58,7 @@ def test_lists_end_in_the_order_of_the_rows_and_numbers_are_exact(sizes: list[in
 def test_floats_on_a_grid_have_the_same_bits(sizes: list[int], data: st.DataObject) -> None:
     rng = np.random.default_rng(sum(sizes))
     pieces = [
-        Piece((number, cell), (number, cell + 1), rng.normal(size=3) * 10.0 ** rng.integers(-8, 8), "cells")
+        cell_of(number, cell, cells, rng.normal(size=3) * 10.0 ** rng.integers(-8, 8))
         for number, cells in enumerate(sizes)
         for cell in range(cells)
     ]
@@ -62,6 +67,16 @@ def test_floats_on_a_grid_have_the_same_bits(sizes: list[int], data: st.DataObje
     wanted = add_all(join_pieces(pieces))
     home = add_all(come_home(pieces, data))
     assert home is wanted is None or home.tobytes() == wanted.tobytes()
+
+
+@given(st.integers(1, 200), st.integers(1, 9), st.data())
+def test_few_pieces_of_a_grid_wait(inputs: int, cells: int, data: st.DataObject) -> None:
+    home: list[Piece] = []
+    for number in range(inputs):
+        for cell in data.draw(st.permutations(range(cells))):
+            home = join_pieces([*home, cell_of(number, cell, cells, 1)])
+        assert len(home) == (number + 1).bit_count()
+    assert add_all(home) == inputs * cells
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), min_size=1), min_size=1, max_size=6), st.data())
@@ -100,7 +115,6 @@ def test_outputs_that_were_made_elsewhere_are_not_changed() -> None:
         ({"a": {"b": 1}}, {"a": 1}, r"output\['a'\] is <class 'dict'> of one and <class 'int'> of the other \(ValueError: Cannot add"),
         ([1], {1}, r"output is <class 'list'> of one and <class 'set'> of the other"),
         ({"a": {"s": {1}, "x": np.zeros(2)}}, {"a": {"s": {2}, "x": np.zeros(3)}}, r"output\['a'\]\['x'\] is <class 'numpy.ndarray'> of one"),
-        ({"out": {"n": 1, "h": 1}}, {"out": {"h": [1]}}, r"output\['h'\] is <class 'int'> of one and <class 'list'> of the other"),
     ],
 )  # fmt: skip
 def test_outputs_that_do_not_fit_together_are_named(one: Any, other: Any, words: str) -> None:

@@ -350,6 +350,8 @@ def test_what_cannot_be_meant_is_refused(fileset: Any, files: dict[str, str], ex
     for wrong in (3, example.Dimuon):
         with pytest.raises(errors.UsageError, match="an instance of ProcessorABC or a function"):
             wr.run_processor(wrong, fileset)
+    with pytest.raises(errors.UsageError, match=r"schema= is a class of coffea\.nanoevents .* got 'NanoAOD'"):
+        wr.run_processor(count, fileset, schema="NanoAOD")
     with pytest.raises(errors.UsageError, match="grid= must be"):
         wr.run_processor(count, fileset, grid=0)
     with pytest.raises(errors.SpecError, match="'entrystart', which the run sets itself"):
@@ -381,7 +383,6 @@ def test_a_range_that_needs_too_much_memory_is_cut_smaller(files: dict[str, str]
     assert metrics["chunks"] > 4
 
 
-@pytest.mark.filterwarnings("ignore:Performed attempt:UserWarning")
 @pytest.mark.parametrize(("error", "times"), [(MemoryError, 1), (OSError, 4), (ValueError, 4)])
 def test_the_runner_calls_again_what_raised_but_not_for_want_of_memory(
     error: type[Exception], times: int, files: dict[str, str]
@@ -430,3 +431,54 @@ def test_memory_errors_are_cut_smaller_too(files: dict[str, str]) -> None:
 
     with pytest.raises(Exception, match=r"one is too many.*rows 0 to 1\]"):
         wr.run_processor(never, fileset)
+
+
+@pytest.mark.parametrize("more", [{"memory": "800 MB"}, {"engine": "inline"}], ids=repr)
+def test_cells_of_a_grid_are_not_cut_for_want_of_memory(more: dict[str, Any], files: dict[str, str]) -> None:
+    def picky(events: ak.Array) -> Any:
+        if len(events) > 100:
+            raise MemoryError("too many")
+        return {"n": len(events)}
+
+    with pytest.raises(MemoryError, match=r"a1\.root, rows 0 to 2000\]") as caught:
+        wr.run_processor(picky, {"a": [files["a1"]]}, grid=2000, workers=1, **more)
+    assert "grid= must be smaller than 2,000" in caught.value.__notes__[-1]
+
+
+@pytest.mark.parametrize("grid", [None, 10])
+def test_an_empty_file_is_seen_but_has_no_row_of_the_row_limit(grid: int | None, files: dict[str, str]) -> None:
+    def sizes(events: ak.Array) -> Any:
+        return {"n": len(events), "seen": [Path(events.metadata["filename"]).stem]}
+
+    def run(*names: str, rows: int | None) -> Any:
+        fileset = {"a": [files[name] for name in names]}
+        return wr.run_processor(sizes, fileset, max_rows=rows, grid=grid, engine="inline", workers=1)
+
+    assert run("empty", "a2", "b", rows=1) == {"n": 1, "seen": ["empty", "a2"]}
+    assert run("empty", "b", rows=7) == {"n": 7, "seen": ["empty", "b"]}
+    assert run("empty", rows=7) == run("empty", rows=None) == {"n": 0, "seen": ["empty"]}
+
+
+def test_what_is_left_out_is_told_by_ranges_and_not_without_end(files: dict[str, str]) -> None:
+    def fails(events: ak.Array) -> Any:
+        if ak.any((events.event < 40) | (events.event % 60 == 0)):
+            raise KeyError("wrong name")
+        return {"n": len(events)}
+
+    with pytest.warns(UserWarning, match="left rows out") as caught:
+        output, metrics = wr.run_processor(fails, {"a": [files["a1"]]}, on_error="skip", savemetrics=True)
+    assert output == {"n": 3000 - 40 - 49}
+    assert [one[2:4] for one in metrics["left_out"]] == [(0, 40), *[(n, n + 1) for n in range(60, 3000, 60)]]
+    (said,) = [str(one.message) for one in caught if "left rows out" in str(one.message)]
+    lines = said.splitlines()
+    assert lines[1].endswith("a1.root, rows 0 to 40: processor 'fails' raised KeyError: 'wrong name'")
+    assert (len(lines), lines[-1]) == (22, '  and 30 more: all are in "left_out" of the metrics')
+
+
+def test_a_processor_that_always_raises_ends_the_run_though_rows_may_be_left_out(files: dict[str, str]) -> None:
+    def always(events: ak.Array) -> Any:
+        raise KeyError("wrong name")
+
+    with pytest.raises(errors.StepError, match="raised KeyError: 'wrong name'") as caught:
+        wr.run_processor(always, {"a": [files["a1"], files["b"]]}, on_error="skip")
+    assert caught.value.__notes__ == ["this is no matter of single rows: it was so for 64 of them, and 0 were done"]

@@ -16,7 +16,7 @@ from windrow.data.formats.reader import translated
 from windrow.data.formats.root import find_tree
 from windrow.data.formats.root_files import open_file
 from windrow.data.paths import is_remote, named_error
-from windrow.errors import StepError
+from windrow.errors import StepError, UsageError
 
 if TYPE_CHECKING:
     from windrow.core.records import Rows
@@ -54,13 +54,13 @@ class EventsSide(RangesSide):
         self._trees: OrderedDict[int, OpenTree] = OrderedDict()
 
     def open(self, number: int) -> tuple[int, str]:
-        """Give rows and uuid of a file; an empty one counts as a row, so that the processor sees it."""
+        """Give rows and uuid of a file."""
         if number not in self._trees:
             self._trees[number] = OpenTree.of(self.work.source.inputs[number])
             if len(self._trees) > OPEN_FILES:
                 self._trees.popitem(last=False)[1].file.close()
         self._trees.move_to_end(number)
-        return max(self._trees[number].rows, 1), self._trees[number].uuid
+        return self._trees[number].rows, self._trees[number].uuid
 
     def call(self, rows: Rows) -> Any:
         work, tree, item = self.work, self._trees[rows.input], self.work.source.inputs[rows.input]
@@ -80,7 +80,7 @@ class EventsSide(RangesSide):
         except Exception as error:
             said = f"processor {work.name!r} raised {type(error).__name__}: {first_line(error)} {where}"
             # Want of memory and a link that failed are no fault of the processor.
-            if wants_memory(error):
+            if any(isinstance(one, MemoryError) for one in causes(error)):
                 raise MemoryError(said) from error
             lost = [one for one in causes(error) if isinstance(one, OSError) and is_remote(item.label)]
             raise (named_error(item.label, lost[0]) if lost else StepError(said, **facts)) from error
@@ -104,6 +104,8 @@ class Processing(RangesWorkload):
         self, name: str, process: Callable[[Any], Any], grid: int | None, source: Source, schema: Any, mode: str
     ) -> None:
         super().__init__(name, process, grid)
+        if not isinstance(schema, type):
+            raise UsageError(f"schema= is a class of coffea.nanoevents such as NanoAODSchema, got {schema!r:.80}")
         self.source, self.schema, self.mode = source, schema, mode
 
     def __getstate__(self) -> dict[str, Any]:
@@ -130,7 +132,3 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         seen.append(error)
         error = error.__cause__ or error.__context__
-
-
-def wants_memory(error: BaseException | None) -> bool:
-    return any(isinstance(one, MemoryError) for one in causes(error))

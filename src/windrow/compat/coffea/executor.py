@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from coffea.processor import Runner, accumulate
 from coffea.processor.executor import ExecutorBase, WorkItem
 
-from windrow.compat.coffea.events import wants_memory
+from windrow.compat.coffea.events import causes
 from windrow.compat.coffea.run import run_ranges
 from windrow.compat.coffea.workload import RangesSide, RangesWorkload
 from windrow.core.intervals import Intervals
@@ -41,10 +41,6 @@ class Executor(ExecutorBase):  # type: ignore[misc]
 
     def __call__(self, items: Iterable[Any], function: Callable[[Any], Any], accumulator: Any) -> tuple[Any, int]:
         """Call the function for all items and add up what it gives."""
-        if isinstance(function, partial) and function.func is Runner.automatic_retries:
-            retries, skipped, call = function.args
-            if not isinstance(skipped, tuple) or not issubclass(MemoryError, skipped):  # or coffea is to leave rows out
-                function = partial(function.func, retries, skipped, partial(call_once, call), **function.keywords)
         work = Calls(self.function_name or self.desc, function, self.grid, items)
         options = Options(
             engine=self.engine, workers=self.workers, memory=self.memory, timeout=self.timeout, rundir=self.rundir,
@@ -69,38 +65,33 @@ class CallsSide(RangesSide):
         files = self.work.files
         return (max(stop for _, stop in files[number][1]) if number < len(files) else len(self.work.single)), ""
 
-    def call(self, rows: Rows) -> Any:
+    def call(self, rows: Rows) -> Any:  # noqa: RET503 - the last try returns or raises
         work, (number, start, stop) = self.work, rows
-        try:
-            if number == len(work.files):
-                return accumulate(map(work.function, work.single[start:stop]))
-            return work.function(replace(work.files[number][0], entrystart=start, entrystop=stop))
-        except (Exception, WantOfMemory) as raised:  # noqa: BLE001 - it is raised again
-            error = raised if isinstance(raised, Exception) else raised.__cause__
-            kind = MemoryError if wants_memory(error) else StepError
-            raise kind(f"{work.name} raised {type(error).__name__}: {error}") from error
-
-
-class WantOfMemory(BaseException):
-    """Memory was not enough: no ``Exception``, after which coffea's ``Runner`` calls again, as only fewer rows help."""
-
-
-def call_once(function: Callable[[Any], Any], item: Any) -> Any:
-    try:
-        return function(item)
-    except Exception as error:
-        if wants_memory(error):
-            raise WantOfMemory from error
-        raise
+        tries = work.tries if number < len(work.files) else [work.function]
+        for function in tries:
+            try:
+                if number == len(work.files):
+                    return accumulate(map(function, work.single[start:stop]))
+                return function(replace(work.files[number][0], entrystart=start, entrystop=stop))
+            except Exception as error:
+                kind = MemoryError if any(isinstance(one, MemoryError) for one in causes(error)) else StepError
+                if kind is MemoryError or function is tries[-1]:
+                    raise kind(f"{work.name} raised {type(error).__name__}: {error}") from error
 
 
 class Calls(RangesWorkload):
-    """A function to be called for items; those that are rows of one file become one input, all others another."""
+    """A function and the items to call it for: each file of which items name rows is an input, all other items together are one."""
 
     side = CallsSide
 
     def __init__(self, name: str, function: Callable[[Any], Any], grid: int | None, items: Iterable[Any]) -> None:
         super().__init__(name, function, None if grid is None else check_count("grid", grid))
+        self.tries = [function]
+        if isinstance(function, partial) and function.func is Runner.automatic_retries:
+            retries, skipped, call = function.args
+            # Only fewer rows help where memory is wanted, unless coffea is told to leave such rows out.
+            if not isinstance(skipped, tuple) or not issubclass(MemoryError, skipped):
+                self.tries = [call] * retries + [partial(function.func, 0, skipped, call, **function.keywords)]
         self.single: list[Any] = []
         files: dict[Any, tuple[Any, Intervals]] = {}
         for item in items:

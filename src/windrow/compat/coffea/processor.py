@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: What the run says in ``events.metadata``; metadata of the fileset have other names.
 RESERVED = frozenset({"filename", "treename", "entrystart", "entrystop", "fileuuid"})
 
+#: Ranges that were left out of which a warning tells.
+MOST_TOLD = 20
+
 
 def run_processor(
     processor: ProcessorABC | Callable[[Any], Any],
@@ -64,7 +67,8 @@ def run_processor(
     rundir
         A directory for the event log.
     on_error
-        "stop", or "skip": rows for which the processor raises are left out, down to single ones, and warned of.
+        "stop", or "skip": rows for which the processor raises are left out, down to single ones, and warned of; if
+        that is over a tenth of all rows, or 64 and none was done, what it raised ends the run.
     savemetrics
         Give metrics too: coffea's bytesread, columns, entries, processtime and chunks; rows left out ("left_out"); "notes".
     """
@@ -92,8 +96,10 @@ def settle(name: str, ended: Ended) -> tuple[Any, dict[str, Any]]:
     """Give output and metrics, and warn of what was left out."""
     gone = "".join(
         f"\n  {dataset}: {file}{'' if stop is None else f', rows {start} to {stop}'}: {why}"
-        for dataset, file, start, stop, why in ended.left_out
+        for dataset, file, start, stop, why in ended.left_out[:MOST_TOLD]
     )
+    if (more := len(ended.left_out) - MOST_TOLD) > 0:
+        gone += f'\n  and {more:,} more: all are in "left_out" of the metrics'
     if ended.output is None:
         raise IncompleteError(f"{name} has no output, as no rows were run{gone}")
     if gone:

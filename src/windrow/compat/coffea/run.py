@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.compat.coffea.sums import PieceCollector, add_all
 from windrow.core.policies import Options as SchedulerOptions
 from windrow.core.policies import Policies
-from windrow.core.rows import RowFeeder, RowOptions
+from windrow.core.records import FailureKind
+from windrow.core.rows import MOST_SINGLE, RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.engines.dask.cluster import nodes_of
 from windrow.errors import IncompleteError, MergeError
@@ -22,6 +23,7 @@ from windrow.watch.progress import watching
 
 if TYPE_CHECKING:
     from windrow.compat.coffea.workload import RangesWorkload
+    from windrow.core.ledger import Ledger
     from windrow.core.policies import LaunchPolicy
     from windrow.core.records import InputSpec, StepCost
     from windrow.pipeline.definition.options import Options
@@ -33,12 +35,15 @@ MOST_LEARNED = 64
 #: What workers import before they are made.
 NEEDED = ("windrow.compat.coffea", "windrow.blocks.vectors", "numpy.ma", "vector._compute.lorentz.dot")
 
+#: Dataset, file, first and last row, why.
+LeftOut = tuple[str, str, int, int | None, str]
+
 
 class Ended(NamedTuple):
     """What a run came to."""
 
     output: Any  #: the sum of all outputs; None if there is none
-    left_out: list[tuple[str, str, int, int | None, str]]  #: dataset, file, first and last row, why
+    left_out: list[LeftOut]
     notes: list[str]
 
 
@@ -69,22 +74,41 @@ def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Op
         with watching(rows, progress=options.progress, name=workload.name, rundir=options.rundir) as observers:
             outcome = run_loop(scheduler, engine, workload, observers=observers, collector=collector)
         if outcome.failure is not None:
-            raise error_of(outcome.failure, options)
+            error = error_of(outcome.failure, options)
+            if options.on_error == "skip" and rows.left_out >= MOST_SINGLE:
+                said = f"this is no matter of single rows: it was so for {rows.left_out:,} of them"
+                error.add_note(f"{said}, and {rows.ledger.done_rows + rows.ledger.held_rows:,} were done")
+            if outcome.failure.kind is FailureKind.EXHAUSTED and workload.grid is not None:
+                error.add_note(
+                    f"cells of a grid are not cut, so grid= must be smaller than {workload.grid:,} for such rows"
+                )
+            raise error
         _remember(workload.key, rows, launches)
         output = add_all(collector.pieces)
     except MergeError as error:
-        raise MergeError(f"{workload.name}: {error.message}") from error.__cause__
+        said = error.message.replace("output['out']", "output", 1)  # there are metrics beside it
+        raise MergeError(f"{workload.name}: {said}") from error.__cause__
     if outcome.cancelled:
         now = rows.standing()
         said = f"{workload.name} was interrupted when {now.done:,} of {now.known + now.expected:,} rows were done; "
         raise IncompleteError(said + 'their output is in facts["output"] of this error', output=output)
-    left_out = [
-        (spec.category, spec.label, entry.start, entry.stop, entry.reason)
-        for spec in specs
-        for entry in outcome.ledger.account(spec.id)
-        if entry.state == "failed"
-    ]
+    left_out = list_left_out(specs, outcome.ledger)
     return Ended(output, left_out, [*choice.said(), *rows.notes, *outcome.notes])
+
+
+def list_left_out(specs: Iterable[InputSpec], ledger: Ledger) -> list[LeftOut]:
+    """List the rows that were left out; neighbours with the same reason as one range."""
+    found: list[LeftOut] = []
+    for spec in specs:
+        for entry in ledger.account(spec.id):
+            if entry.state != "failed":
+                continue
+            why = entry.reason.rpartition(" [dataset ")[0] or entry.reason  # which rows is said anyway
+            start, before = entry.start, (spec.category, spec.label, entry.start, why)
+            if found and (*found[-1][:2], *found[-1][3:]) == before:
+                start = found.pop()[2]
+            found.append((spec.category, spec.label, start, entry.stop, why))
+    return found
 
 
 def _remember(key: Any, rows: RowFeeder, launches: LaunchPolicy) -> None:
@@ -111,10 +135,8 @@ def choose_engine(options: Options, *, small: bool) -> EngineChoice:
         if options.memory is not None or options.timeout is not None:
             kind, why = "processes", "memory and time can be limited in processes alone"
         elif options.workers == 1 or small:
-            kind, why = (
-                "inline",
-                "there is one worker" if options.workers == 1 else "the data are too few for processes to pay",
-            )
+            few = "there is one worker" if options.workers == 1 else "the data are too few for processes to pay"
+            kind, why = "inline", few
         else:
             kind, why = "processes", "processors hold the interpreter's lock"
     now = 1 if kind == "inline" else workers

@@ -2,7 +2,7 @@
 
 What may be added in any order (numbers, sets, histograms with fixed axes) is added as it comes. All else (lists, columns, categories that
 grow) is added to its neighbours alone, so that it ends in the order of the rows. On a grid only siblings of a fixed binary tree over its
-cells are added, so that floats have the same bits in every run.
+cells are added, and of one over the inputs that are whole, so that floats have the same bits in every run, and few pieces wait.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from coffea.processor.accumulator import add
 from windrow.blocks.failing import first_line
 from windrow.errors import MergeError
 
-#: What is said where something else came.
-EXPECTED = """expected, of the same kind for all rows: numbers, histograms, sets, lists, NumPy arrays of one shape, coffea's accumulators \
-(column_accumulator for what has an entry for each event), or dictionaries of these"""
+#: What outputs may be, in messages.
+EXPECTED = "expected, alike for all rows: numbers, sets, lists, histograms, arrays of one shape, column_accumulator(...), dictionaries of these"
 
 
 class Piece(NamedTuple):
@@ -36,7 +35,7 @@ class Piece(NamedTuple):
     stop: tuple[int, int]
     value: Any
     order: Literal["any", "rows", "cells"]
-    mine: bool = False  #: made by adding, so that nobody else has it
+    mine: bool = False  #: the value was made here by adding, so that it may be added to in place
 
 
 def commutes(value: Any) -> bool:
@@ -63,9 +62,14 @@ def join_pieces(pieces: Iterable[Piece]) -> list[Piece]:
 
 
 def _are_next(left: Piece, right: Piece) -> bool:
+    if left.stop != right.start or right.order == "rows":
+        return left.stop == right.start
+    if left.stop[1] == 0:  # the end of an input
+        inputs = left.stop[0] - left.start[0]
+        whole = left.start[1] == right.stop[1] == 0
+        return whole and right.stop[0] - right.start[0] == inputs and left.start[0] % (2 * inputs) == 0
     cells = left.stop[1] - left.start[1]
-    siblings = right.stop[1] - right.start[1] == cells and left.start[1] % (2 * cells or 1) == 0
-    return left.stop == right.start and (right.order == "rows" or siblings)
+    return left.start[1] % (2 * cells) == 0 and right.stop[1] in (right.start[1] + cells, 0)  # 0: all that are left
 
 
 def add_all(pieces: Iterable[Piece]) -> Any:
@@ -97,7 +101,7 @@ def _find_clash(left: Any, right: Any, key: str = "output") -> tuple[str, Any, A
                 add(left[name], right.get(name, left[name]))
             except Exception:  # noqa: BLE001 - whatever it is, it is what ended adding up
                 return _find_clash(left[name], right[name], f"{key}[{name!r}]")
-    return _place(key), left, right
+    return key, left, right
 
 
 def check_output(value: Any, where: str, key: str = "output") -> None:
@@ -107,11 +111,7 @@ def check_output(value: Any, where: str, key: str = "output") -> None:
             check_output(one, where, f"{key}[{name!r}]")
     # Arrays of awkward have a sum, but coffea adds up in place, which they refuse.
     elif isinstance(value, (ak.Array, ak.Record)) or not (isinstance(value, MutableSet) or hasattr(value, "__add__")):
-        raise MergeError(f"{_place(key)} is {type(value)}, which cannot be added up {where}; {EXPECTED}")
-
-
-def _place(key: str) -> str:
-    return key.replace("['out']", "", 1)  # coffea has metrics beside it
+        raise MergeError(f"{key} is {type(value)}, which cannot be added up {where}; {EXPECTED}")
 
 
 class PieceCollector:

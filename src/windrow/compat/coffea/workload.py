@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from windrow.compat.coffea.sums import Piece, check_output, commutes, join_pieces
-from windrow.core.records import FailureKind, MergePartials, Opened, OpenInput, Rows
+from windrow.core.records import MergePartials, Opened, OpenInput, Rows
 from windrow.engines.base import NO_MEASUREMENT, NO_READING, Outcome
 from windrow.engines.processes.startup import tune_malloc
 from windrow.errors import CorruptFileError, MergeError
 from windrow.pipeline.run.workload import RowsWorkload, ambient, restore
 
 if TYPE_CHECKING:
-    from windrow.core.records import Failure, Plan, Task
+    from windrow.core.records import Plan, Task
     from windrow.engines.base import Job
 
 
@@ -25,6 +24,7 @@ class RangesWorkload(RowsWorkload):
 
     side: type[RangesSide]
     limited = False  #: in memory: what is freed has to go back at once
+    fatal = (MergeError,)  #: other rows would have the same, down to single ones
 
     def __init__(self, name: str, function: Callable[[Any], Any], grid: int | None) -> None:
         self.name = name  #: of the function, in messages
@@ -45,11 +45,6 @@ class RangesWorkload(RowsWorkload):
     def open_worker(self, worker: int) -> RangesSide:  # noqa: ARG002 - all workers are alike
         return self.side(self)
 
-    def classify(self, error: BaseException) -> Failure:
-        """Outputs that cannot be added up end the run: other rows would have the same, down to single ones."""
-        found = super().classify(error)
-        return replace(found, kind=FailureKind.INTERNAL) if isinstance(error, MergeError) else found
-
     def hear(self, news: Any) -> None:
         """Workers learn nothing that home should know."""
 
@@ -65,7 +60,7 @@ class RangesSide:
         self.work = work
 
     def open(self, number: int) -> tuple[int, str]:
-        """Give the rows of an input, at least one, and what tells it from another of its name."""
+        """Give the rows of an input, and what tells it from another of its name."""
         raise NotImplementedError
 
     def call(self, rows: Rows) -> Any:
@@ -76,7 +71,8 @@ class RangesSide:
         payload = job.task.payload
         if type(payload) is OpenInput:
             rows, identity = self.open(payload.input)
-            return Outcome({}, Opened(rows, self._borders(rows), identity))
+            # As with coffea the function sees empty inputs too: a row stands for theirs.
+            return Outcome({}, Opened(max(rows, 1), self._borders(rows), identity, free=not rows))
         (output,) = job.task.makes
         if type(payload) is MergePartials:
             return Outcome({output: join_pieces(chain(*job.values))})
@@ -95,7 +91,7 @@ class RangesSide:
         return Outcome({output: made}, None, NO_MEASUREMENT._replace(bytes_read=self.bytes_read - before))
 
     def _borders(self, rows: int) -> Sequence[int]:
-        grid = self.work.grid
+        grid, rows = self.work.grid, max(rows, 1)
         return range(rows + 1) if grid is None else (*range(0, rows, grid), rows)
 
     def _pieces(self, wanted: Rows, rows: int) -> Iterator[Piece]:
@@ -109,7 +105,8 @@ class RangesSide:
         for cell in range(bisect_right(borders, start) - 1, bisect_left(borders, stop)):
             value = self.call(Rows(number, max(borders[cell], start), min(borders[cell + 1], stop)))
             if value is not None:
-                yield Piece((number, cell), (number, cell + 1), value, "cells")
+                end = (number, cell + 1) if cell + 2 < len(borders) else (number + 1, 0)
+                yield Piece((number, cell), end, value, "cells")
 
     def prepare(self, task: Task, plan: Plan) -> None:  # noqa: ARG002 - what a function will read is not known
         return None

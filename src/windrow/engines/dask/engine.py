@@ -623,13 +623,15 @@ class DaskEngine:
         if self._over.is_set():
             return
         self._over.set()
-        ended = []
+        ended: list[Any] = []
         with suppress(Exception):  # the cluster is gone, and its processes with it
-            for node in self._nodes.values():
-                ended.append(self._client.submit(
+            ended = [
+                self._client.submit(
                     nodes.end, node.run, key=f"windrow-end-{node.run}", workers=[node.address],
                     allow_other_workers=False, retries=0, pure=False,
-                ))  # fmt: skip
+                )
+                for node in self._nodes.values()
+            ]  # fmt: skip
             from distributed import wait
 
             with self._client.as_current():

@@ -69,9 +69,6 @@ SILENCE_S = 120.0
 FORGOTTEN = "it does not know the run"
 #: How a launch ends that waits for what does not come.
 LOST = Failure(FailureKind.LOST, "OutputLost", "what it reads was lost with its node, or its process")
-#: What somebody waits for.
-_URGENT = frozenset({WorkerJoined, WorkerLost, FetchFailed, OutputReady})
-
 _nodes: dict[str, Node] = {}  #: by run
 _making = threading.Lock()
 
@@ -267,7 +264,7 @@ class Node:
         engine = self._engine
         try:
             with kept_sealed():
-                engine.start(self._workload)
+                engine.start(self._workload)  # type: ignore[arg-type] # it has what an engine asks for
                 while not self._ended and monotonic() - self._heard_at < SILENCE_S:
                     while self._inbox:
                         self._obey(self._inbox.popleft())
@@ -435,32 +432,26 @@ class Node:
         said: list[Any] = []
         urgent = False
         for event in events:
-            kind = type(event)
-            if kind in (Finished, Failed, Cancelled):
-                urgent = self._end_launch(event.attempt) or urgent  # type: ignore[union-attr]
-            if kind is Held:
-                handle = event.handle  # type: ignore[union-attr]
-                if handle in self._asked:
-                    self._asked.discard(handle)
-                    said += self._bring(event)
-                    urgent = True
-                self._arrived(handle)
-                continue
-            if kind is FetchFailed:
-                handle = event.handle  # type: ignore[union-attr]
-                asked = handle in self._asked
-                self._give_up(handle, event.failure)  # type: ignore[union-attr]
-                if not asked:
-                    continue
-            if kind is Finished:
-                made = [self._with_driver(one, event.attempt, said) for one in event.made]  # type: ignore[union-attr]
-                event = event._replace(made=tuple(made))  # type: ignore[union-attr]
-            elif kind is OutputReady:
-                event = event._replace(made=self._with_driver(event.made, event.attempt, said))  # type: ignore[union-attr]
-            elif kind is WorkerLost:
-                self._forget_life(event.life)  # type: ignore[union-attr]
-            urgent = urgent or kind in _URGENT
-            said.append(event)
+            if isinstance(event, Held):
+                urgent = event.handle in self._asked or urgent
+                said += self._held_here(event)
+            elif isinstance(event, FetchFailed):
+                urgent = True
+                if event.handle in self._asked:
+                    said.append(event)
+                self._give_up(event.handle, event.failure)
+            else:
+                if isinstance(event, (Finished, Failed, Cancelled)):
+                    urgent = self._end_launch(event.attempt) or urgent
+                if isinstance(event, Finished):
+                    made = [self._with_driver(one, event.attempt, said) for one in event.made]
+                    event = event._replace(made=tuple(made))
+                elif isinstance(event, OutputReady):
+                    event = event._replace(made=self._with_driver(event.made, event.attempt, said))
+                elif isinstance(event, WorkerLost):
+                    self._forget_life(event.life)
+                urgent = urgent or isinstance(event, (WorkerJoined, WorkerLost, OutputReady))
+                said.append(event)
         heard, self._workload.heard = self._workload.heard, []
         if not (said or heard):
             return
@@ -470,6 +461,15 @@ class Node:
                 self._since = monotonic()
             self._urgent = self._urgent or urgent
             self._changed.notify_all()
+
+    def _held_here(self, event: Held) -> list[Any]:
+        """An output is here: give what is told of it to the driver, if that has asked."""
+        said = []
+        if event.handle in self._asked:
+            self._asked.discard(event.handle)
+            said = self._bring(event)
+        self._arrived(event.handle)
+        return said
 
     def _with_driver(self, made: Any, attempt: int, said: list[Any]) -> Any:
         """Give what is told of an output; one that this node has goes along if it is not too large."""
@@ -484,7 +484,7 @@ class Node:
         said.append(Value(handle, value))
         return made
 
-    def _bring(self, event: Any) -> list[Any]:
+    def _bring(self, event: Held) -> list[Any]:
         """Give what is told of an output that the driver has asked for; it may have been forgotten meanwhile."""
         if not self._engine.has(event.handle):
             return [event]

@@ -22,12 +22,13 @@ from windrow.core.commands import Cancel, Fetch, Launch, Recall, StopWorker
 from windrow.core.events import Failed, FetchFailed
 from windrow.core.records import NO_LIMITS, Failure, FailureKind, Handle, Life, Needs, RowsReport, Task
 from windrow.engines.base import Job
-from windrow.engines.job_runner import JobRunner, estimate_bytes
+from windrow.engines.job_runner import JobRunner
 from windrow.engines.processes import messages
 from windrow.engines.processes.serialize import culprit, portable
 from windrow.engines.processes.transport import Arrival, Link, pack, store
 from windrow.engines.processes.values import UNCHANGED, is_plain, is_small, library_of
 from windrow.errors import EngineError
+from windrow.units import estimate_bytes
 
 if TYPE_CHECKING:
     import socket

@@ -173,7 +173,7 @@ class SimulatedNode:
     """A machine that several tasks run on at a time, as far as its cores and its memory go by what the tasks ask for."""
 
     cores: float = 1.0
-    memory: float = 0.0  #: bytes; no task on it gets beyond that. 0: nobody asks for memory
+    memory: float = 0.0  #: bytes that its tasks have together; 0: memory is not limited, and tasks must not ask for any
     places: int = 0  #: workers on it, each running one task at a time; 0: one for each core
 
     def __post_init__(self) -> None:

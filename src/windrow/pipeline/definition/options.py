@@ -100,6 +100,12 @@ class Options:
                 setattr(self, name, _positive(name, parse_seconds(getattr(self, name))))
         if self.first_rows is not None:
             self.first_rows = check_count("first_rows", self.first_rows)
+        fixed = "chunk" if self.chunk is not None else "partition" if self.partition is not None else ""
+        for name in ("first_rows", "target_time"):
+            if fixed and getattr(self, name) is not None:
+                raise UsageError(
+                    f"{name}= is about chunks that Windrow cuts, and {fixed}= says how large they are: leave one of them out"
+                )
         _one_of("ladder", self.ladder, LADDERS)
         _one_of("allocation", self.allocation, tuple(STRATEGIES))
         for option in fields(self):

@@ -69,6 +69,12 @@ class JournalWriter:
         borders = self._borders[self._workload.feed(number).input]
         return all(start in borders and stop in borders for _, start, stop in rows)
 
+    def changing(self, number: int) -> None:
+        """Take back what ``changed`` told last: a partial that a Ctrl-C finds half changed is not written down."""
+        entry = self._entries[number]
+        assert entry is not None
+        self._keeper.changing(entry[0])
+
     def changed(self, number: int, united: UnitedPartial) -> None:
         entry = self._entries[number]
         assert entry is not None

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from windrow.data.base import Input, Source
     from windrow.pipeline.definition.definition import Definition, Product
     from windrow.pipeline.definition.options import Options
+    from windrow.pipeline.run.partials import UnitedPartial
     from windrow.reuse.coverage import Ranges
     from windrow.store.fingerprint.api import Fingerprint
     from windrow.store.fingerprint.libraries import Library
@@ -75,12 +76,12 @@ class ResumePlan:
         return ledger.last_row(index)
 
     def partials(
-        self, index: int, fresh: Mapping[int, Sequence[Partial]], definition: Definition
+        self, index: int, fresh: Mapping[int, Sequence[UnitedPartial]], definition: Definition
     ) -> list[tuple[frozenset[Product] | None, Partial]]:
         found: list[tuple[frozenset[Product] | None, Partial]] = []
         for number in self.feeds_of(index):
             products = self.feeds[number].products if number in self.feeds else None
-            found += [(products, partial) for partial in fresh.get(number, ())]
+            found += [(products, united.whole()) for united in fresh.get(number, ())]
         for blob, mine in self.used.get(index, ()):
             assert self.journal is not None
             found.append((mine, unpack(self.journal.read(blob), index, definition.steps)))

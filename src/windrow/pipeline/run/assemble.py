@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.blocks.chunk import Chunk, ChunkRun
 from windrow.blocks.cutflow_counts import ALL_ROWS, ANY_ORDER, all_weights
 from windrow.blocks.outputs import Leaf, merge_leaves
-from windrow.blocks.tree import Nodes, collapse
+from windrow.blocks.tree import collapse
 from windrow.errors import WindrowError
 from windrow.pipeline.cutflow.complete import Completion, units_done
 from windrow.pipeline.cutflow.nminus1 import Count, NMinusOne, NMinusOneTables
@@ -22,12 +22,14 @@ from windrow.pipeline.results.region_rows import KeptFile, KeptRows
 from windrow.pipeline.results.result import Result, StepSummary
 from windrow.pipeline.resume.step_digest import fingerprint, parameters_said
 from windrow.pipeline.run.partials import project, unite
+from windrow.pipeline.run.reduction import DatasetSums
 from windrow.shape.costs import fit
 
 if TYPE_CHECKING:
     from windrow.blocks.chunk import Partial
     from windrow.blocks.selection import RowSet
     from windrow.core.rows import RowFeeder
+    from windrow.data.base import Input
     from windrow.pipeline.definition.definition import Product
     from windrow.pipeline.run.batch import BatchSupply
     from windrow.pipeline.run.facts import RunFacts
@@ -43,7 +45,8 @@ class ResultAssembly:
         self, supply: BatchSupply | StreamSupply, workload: PipelineWorkload, facts: RunFacts, rows: RowFeeder
     ) -> None:
         self.definition, self.source, self.plan = supply.definition, supply.source, supply.plan
-        self.options, self.sums = supply.options, supply.sums
+        self.options, self.leaves = supply.options, supply.leaves
+        self.sums = supply.sums or DatasetSums(supply.source, supply.leaves)
         self.workload = workload
         self.facts = facts
         self.book = rows.ledger
@@ -52,16 +55,16 @@ class ResultAssembly:
         """Put everything together; ``issued`` are the orders that were in force, ``said`` goes to the result as it is."""
         plan, inputs, definition = self.plan, self.source.inputs, self.definition
         steps = definition.steps.items()
-        united = {i.index: self._united(plan.partials(i.index, outcome.partials, definition)) for i in inputs}
         self.last_rows = {item.index: plan.last_row(item.index, self.book) for item in inputs}
         self.accounts = {item.index: plan.account(item.index, self.book) for item in inputs}
+        rows_kept = {item.index: self._add_up(item, outcome) for item in inputs}
         absent: dict[str, str] = {}
         leaves = {}
         for dataset in self.source.datasets:
-            leaves[dataset] = leaf = self._dataset_leaf(dataset, united)
+            leaves[dataset] = leaf = self.sums.total(dataset)
             self._fill_empty_lanes(dataset, leaf, absent)
         tables = self._tables(leaves, {dataset: order for dataset, order, _ in issued})
-        kept, notes = self._kept(united)
+        kept, notes = self._kept(rows_kept)
         return Result(
             **said,
             name=definition.name,
@@ -108,22 +111,19 @@ class ResultAssembly:
             for products, where in classes([products for products, _ in parts], everything)
         ]
 
-    def _dataset_leaf(self, dataset: str, united: Mapping[int, Sequence[Partial]]) -> Leaf:
-        if self.sums is not None:
-            return self.sums.leaf(dataset) or Leaf({}, {})
-        inputs = [item for item in self.source.inputs if item.dataset == dataset]
-        whole: Nodes[Leaf] = Nodes()
-        for number, item in enumerate(inputs):
-            leaves = []
-            for partial in united[item.index]:
-                # The tree has as many leaves as units are asked for, whatever became of them.
-                units = bisect_left(self.facts.borders[item.index], self.last_rows[item.index])
-                leaf = collapse(partial.nodes, units, merge_leaves)
-                if leaf is not None:
-                    leaves.append(leaf)
-            if leaves:
-                whole.values[0, number] = _side_by_side(leaves)
-        return collapse(whole, len(inputs), merge_leaves) or Leaf({}, {})
+    def _add_up(self, item: Input, outcome: RunOutcome) -> list[tuple[str, RowSet]]:
+        """Add what an input has to the sums, before the next one is looked at; give the rows of regions."""
+        united = self._united(self.plan.partials(item.index, outcome.partials, self.definition))
+        # The tree has as many leaves as units are asked for, whatever became of them.
+        units = bisect_left(self.facts.borders.get(item.index, ()), self.last_rows[item.index])
+        leaves = [leaf for leaf in (collapse(one.nodes, units, merge_leaves) for one in united) if leaf is not None]
+        kept = [rows for one in united for rows in one.kept]
+        if leaves:
+            held = self.leaves.hold(_side_by_side(leaves), 1)
+            del united, leaves  # large, while it is added to others
+            self.sums.add(item.index, held)
+            self.leaves.trim()
+        return kept
 
     def _fill_empty_lanes(self, dataset: str, leaf: Leaf, absent: dict[str, str]) -> None:
         """Evaluate outputs of lanes that no row reached once, on typed arrays of no length, so that every key exists."""
@@ -249,7 +249,7 @@ class ResultAssembly:
                 )  # fmt: skip
         return summaries
 
-    def _kept(self, united: Mapping[int, Sequence[Partial]]) -> tuple[KeptRows | None, list[str]]:
+    def _kept(self, rows_kept: Mapping[int, Sequence[tuple[str, RowSet]]]) -> tuple[KeptRows | None, list[str]]:
         if not self.definition.keep_rows:
             return None, []
         if not self.facts.keeping:
@@ -260,9 +260,8 @@ class ResultAssembly:
             if item.index not in self.facts.identities or not self.plan.is_asked(item.index):
                 continue
             identity = self.facts.identities[item.index]
-            for partial in united[item.index]:
-                for region, rows in partial.kept:
-                    parts.setdefault((region, len(files)), []).append(rows)
+            for region, rows in rows_kept[item.index]:
+                parts.setdefault((region, len(files)), []).append(rows)
             files.append(KeptFile(item.index, item.label, item.dataset, identity))
         ordered = {key: tuple(sorted(sets, key=lambda s: s.start)) for key, sets in parts.items()}
         return KeptRows(tuple(files), tuple(self.definition.regions), ordered), []

@@ -10,22 +10,21 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from windrow.blocks.outputs import Value
-from windrow.blocks.tree import Nodes
 from windrow.core.events import CancelRequested, Event
 from windrow.errors import UsageError, WindrowError
 from windrow.run.loop import RunOutcome
 
 if TYPE_CHECKING:
     from windrow.blocks.chunk import Partial
-    from windrow.blocks.outputs import Leaf
     from windrow.core.rows import RowFeeder
     from windrow.core.scheduler import Scheduler
     from windrow.pipeline.results.result import Result
+    from windrow.pipeline.run.partials import UnitedPartial
     from windrow.pipeline.run.stream import StreamPump
     from windrow.run.loop import Collector
 
@@ -197,12 +196,11 @@ class Live:
 
 def outcome_so_far(scheduler: Scheduler, rows: RowFeeder, collector: Collector) -> RunOutcome:
     """Give what a run has made so far as if it had ended; to be called in the thread of its loop."""
-    partials = collector.partials()
     return RunOutcome(
         status="complete",
         failure=None,
         reason="",
-        partials={number: [_copied(one) for one in parts] for number, parts in partials.items()},
+        partials={number: [_Copied(one) for one in parts] for number, parts in collector.partials().items()},
         rows=rows,
         notes=list(scheduler.notes),
         wall_s=0.0,
@@ -210,10 +208,15 @@ def outcome_so_far(scheduler: Scheduler, rows: RowFeeder, collector: Collector) 
     )
 
 
-def _copied(partial: Partial) -> Partial:
-    """Copy the outputs, which a user's merge may change, and so may the user."""
-    nodes: Nodes[Leaf] = Nodes()
-    for node, leaf in partial.nodes.values.items():
-        outputs = {key: Value(deepcopy(one.value), one.merge) for key, one in leaf.outputs.items()}
-        nodes.values[node] = replace(leaf, outputs=outputs)
-    return replace(partial, nodes=nodes)
+@dataclass(frozen=True, slots=True)
+class _Copied:
+    """A united partial whose outputs are copied, as a user's merge may change them, and so may the user."""
+
+    united: UnitedPartial
+
+    def whole(self) -> Partial:
+        partial = self.united.whole()
+        for node, leaf in partial.nodes.values.items():
+            outputs = {key: Value(deepcopy(one.value), one.merge) for key, one in leaf.outputs.items()}
+            partial.nodes.values[node] = replace(leaf, outputs=outputs)
+        return partial

@@ -11,8 +11,7 @@ from windrow.pipeline.resume.journal_writer import JournalWriter
 from windrow.pipeline.resume.plan import asked_orders, begin, begin_anew
 from windrow.pipeline.run.engine_choice import choose_engine
 from windrow.pipeline.run.facts import RunFacts
-from windrow.pipeline.run.partials import PartialCollector
-from windrow.pipeline.run.reduction import ReducingCollector
+from windrow.pipeline.run.reduction import HeldLeaves, PartialCollector, ReducingCollector
 from windrow.pipeline.run.workload import PipelineWorkload
 from windrow.store.journal.journal import Journal
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from windrow.pipeline.results.result import Result
     from windrow.pipeline.run.background import Inbox
     from windrow.pipeline.run.engine_choice import EngineChoice
+    from windrow.pipeline.run.reduction import DatasetSums
     from windrow.run.loop import Collector
     from windrow.store.fingerprint.api import Fingerprint
     from windrow.store.rundir import RunDirectory
@@ -42,7 +42,8 @@ class BatchSupply:
         self.plan = begin_anew(source)
         self.row_limit = options.max_rows
         self.writer: JournalWriter | None = None
-        self.sums: ReducingCollector | None = None  #: results, where they are added up as they come
+        self.leaves: HeldLeaves  #: of results
+        self.sums: DatasetSums | None = None  #: where results are added up as they come
         self.standing: Callable[[], Standing]  #: how far the run is
         self._journal: Journal | None = None
 
@@ -98,9 +99,11 @@ class BatchSupply:
     def make_collector(self, rows: RowFeeder, workload: PipelineWorkload, *, live: bool) -> Collector:
         """Make what takes partials; ``live``: somebody may ask for the result so far."""
         if self.writer is not None or live:
-            return PartialCollector(self.writer)
-        self.sums = ReducingCollector(workload, rows.ledger)
-        return self.sums
+            self.leaves = HeldLeaves(self.definition.steps)
+            return PartialCollector(self.leaves, self.writer)
+        collector = ReducingCollector(workload, rows.ledger)
+        self.leaves, self.sums = collector.leaves, collector.sums
+        return collector
 
     def feed(self, rows: RowFeeder, inbox: Inbox | None, workers: int) -> Inbox | None:  # noqa: ARG002 - all rows are there
         self.standing = rows.standing

@@ -208,7 +208,8 @@ class EngineChoice:
             from windrow.engines.dask.engine import DaskEngine
 
             self._cluster = DaskEngine(self.client, number=number, memory=self.memory, load=self._preload())
-            return self._cluster
+            engine: Engine = self._cluster
+            return engine
         from windrow.engines.processes.engine import ProcessesEngine
 
         return ProcessesEngine(self.after or self.workers, number=number, preload=self._preload())

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields, replace
+from io import BytesIO
+from typing import TYPE_CHECKING, TypeVar
 
 from windrow.blocks.chunk import Partial
 from windrow.blocks.cutflow_counts import is_end
 from windrow.blocks.outputs import Leaf, Value, merge_leaves
+from windrow.blocks.selection import RowSet
 from windrow.blocks.tree import Nodes, collapse, grow, join
 from windrow.core.intervals import Intervals
+from windrow.core.records import Window
 from windrow.pipeline.definition.definition import Product
 from windrow.store.spill import pieces_of, thing_of
 
 if TYPE_CHECKING:
-    from windrow.core.records import Handle, Rows
+    from windrow.blocks.fragments import SavedPart
+    from windrow.core.records import Rows
     from windrow.pipeline.definition.steps import StepDefinition
-    from windrow.pipeline.resume.journal_writer import JournalWriter
+    from windrow.pipeline.run.reduction import Held, HeldLeaves
 
-
-#: Partials of one input that wait until they are united: most are small, and each uniting looks at all nodes.
-WAITING = 8
+Record = TypeVar("Record", RowSet, Window)
 
 
 def unite_inputs(partials: Sequence[Partial], whole: Mapping[int, tuple[int, int]]) -> Partial:
@@ -50,51 +52,39 @@ def unite(partials: Sequence[Partial]) -> Partial:
 
 
 class UnitedPartial:
-    """Partials of one input of the scheduler, as one, with the rows they are of."""
+    """Partials of one input of the scheduler, as one, with the rows they are of; the leaves are held elsewhere."""
 
-    __slots__ = ("_waiting", "rows")
+    __slots__ = ("_leaves", "fragments", "input", "kept", "nodes", "rows")
 
-    def __init__(self) -> None:
+    def __init__(self, leaves: HeldLeaves) -> None:
+        self.input = 0
         self.rows = Intervals()
-        self._waiting: list[Partial] = []
+        self.nodes: Nodes[Held] = Nodes()
+        self.fragments: list[SavedPart] = []
+        self.kept: list[tuple[str, RowSet]] = []
+        self._leaves = leaves
 
     def add(self, rows: tuple[Rows, ...], partial: Partial) -> None:
+        """Add a partial, whose nodes go over."""
         for _, start, stop in rows:
             self.rows.add(start, stop)
-        self._waiting.append(partial)
-        if len(self._waiting) >= WAITING:
-            self.whole()
+        self.input = partial.input
+        self._leaves.grow(self.nodes, partial.nodes)
+        self.fragments += partial.fragments
+        self.kept += [(region, with_own_memory(kept)) for region, kept in partial.kept]
 
     def whole(self) -> Partial:
-        if len(self._waiting) > 1:
-            self._waiting = [unite(self._waiting)]
-        return self._waiting[0]
+        """Give all of it; what was put aside is read, and is not kept in memory here."""
+        nodes: Nodes[Leaf] = Nodes()
+        nodes.values = {node: self._leaves.look(held) for node, held in self.nodes.values.items()}
+        return Partial(self.input, nodes, tuple(self.fragments), tuple(self.kept))
 
 
-class PartialCollector:
-    """The collector of a run: one united partial for each input of the scheduler.
-
-    Where the run is written down there may be two: rows that are not written down stay apart, as sums cannot be taken
-    apart.
-    """
-
-    def __init__(self, journal: JournalWriter | None = None) -> None:
-        self._journal = journal
-        self._united: dict[tuple[int, bool], UnitedPartial] = {}  #: by input, and whether it is written down
-
-    def add(self, handle: Handle, partial: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
-        number = about[0].input
-        written = self._journal is not None and self._journal.takes(about)
-        united = self._united.setdefault((number, written), UnitedPartial())
-        united.add(about, partial)
-        if self._journal is not None and written:
-            self._journal.changed(number, united)
-
-    def partials(self) -> dict[int, list[Any]]:
-        found: dict[int, list[Any]] = {}
-        for (number, _), united in sorted(self._united.items(), key=lambda one: one[0]):
-            found.setdefault(number, []).append(united.whole())
-        return found
+def with_own_memory(record: Record) -> Record:
+    """Copy the arrays of a small record that came along with large ones: as views they would keep the memory of all."""
+    found = {one.name: getattr(record, one.name) for one in fields(record)}
+    views = {name: value.copy() for name, value in found.items() if getattr(value, "base", None) is not None}
+    return replace(record, **views) if views else record
 
 
 def project(partial: Partial, products: frozenset[Product]) -> Partial:
@@ -133,8 +123,8 @@ def pack(partial: Partial, products: frozenset[Product]) -> list[bytes | memoryv
 
 def unpack(content: bytes, input: int, steps: Mapping[str, StepDefinition]) -> Partial:  # noqa: A002 - the word of the house
     """Make a partial of bytes again; outputs are merged as the analysis says now."""
-    # Bytes that can be written to, as arrays may be changed by a merge in place. The file was found to be ours alone.
-    plain, kept = thing_of(bytearray(content))
+    # The file was found to be ours alone.
+    plain, kept = thing_of(BytesIO(content))
     nodes: Nodes[Leaf] = Nodes()
     nodes.values = {node: with_merges(leaf, steps) for node, leaf in plain.items()}
     return Partial(input, nodes, (), kept)

@@ -188,7 +188,6 @@ class _Run:
                 raise
             return self._again(str(refused))
         self.decisions += [*self.choice.said(), *self.rows.notes, *_about_remote(supply.source, workload.facts)]
-        self.decisions += supply.sums.said() if supply.sums is not None else []
         self._remember()
         if outcome.failure is not None:
             if (self.choice.switched or self.choice.guessed) and isinstance(outcome.failure.exception, EngineError):
@@ -203,7 +202,7 @@ class _Run:
         result.account, result.tail_s = account.settle(result, outcome, before_s), account.tail_s
         result.predicted = predicted_times(self.rows.accounts)
         result.memory = learned_memory(self.policy, self.rows.accounts)
-        result.decisions = (*result.decisions, *memory_lines(result))
+        result.decisions = (*result.decisions, *supply.leaves.said(), *memory_lines(result))
         limit: tuple[str, ...] = ()
         if self.options.max_rows is not None:
             limit = (f"max_rows: only the first {self.options.max_rows:,} rows of each dataset were asked for",)
@@ -348,7 +347,7 @@ def error_of(failure: Failure, options: Options) -> BaseException:
     elif failure.kind is FailureKind.EXHAUSTED:
         advice = (
             f"; allow more, or take fewer workers (memory= is for all {options.workers} together, and the interpreter and "
-            'libraries alone take 60 to 150 MB in each), or leave out the units of such rows with on_error="skip"'
+            'libraries alone take 60 to 150 MB in each), or leave such rows out with on_error="skip"'
         )
     elif failure.kind in (FailureKind.CRASHED, FailureKind.LOST):
         if failure.kind is FailureKind.LOST:

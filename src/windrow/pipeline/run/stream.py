@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.events import CancelRequested, Closed, Event, Submitted
@@ -23,6 +23,7 @@ from windrow.pipeline.run.background import Inbox
 from windrow.pipeline.run.engine_choice import EngineChoice
 from windrow.pipeline.run.facts import RunFacts
 from windrow.pipeline.run.partials import UnitedPartial
+from windrow.pipeline.run.reduction import HeldLeaves
 from windrow.pipeline.run.workload import Feed, PipelineWorkload
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class StreamSupply:
             )
         self.definition = replace(definition, keep_rows=False)  # which grow with the rows
         self.options = options
-        self.plan = StreamPlan([], flow=self.source)
+        self.leaves = HeldLeaves(definition.steps)
+        self.plan = StreamPlan([], flow=self.source, united=UnitedPartial(self.leaves))
         self.pump = StreamPump(tap, self.source)
 
     def journal_in(self, directory: object) -> AbstractContextManager[None]:  # noqa: ARG002 - there is none
@@ -111,9 +113,10 @@ class StreamSupply:
 
     def add(self, handle: Handle, value: Any, about: Any) -> None:  # noqa: ARG002 - a Protocol's
         self.plan.united.add(about, value)
+        self.leaves.trim()
 
     def partials(self) -> dict[int, list[Any]]:
-        return {0: [self.plan.united.whole()]} if self.plan.united.rows.total else {}
+        return {0: [self.plan.united]}
 
     def feed(self, rows: RowFeeder, inbox: Inbox | None, workers: int) -> Inbox:
         self.pump.rows = rows
@@ -147,7 +150,7 @@ class StreamPlan(ResumePlan):
     """Nothing is to do yet; accounts for rows in the numbers of the stream."""
 
     flow: Flow
-    united: UnitedPartial = field(default_factory=UnitedPartial)
+    united: UnitedPartial
 
     def account(self, index: int, ledger: Ledger) -> list[Entry]:  # noqa: ARG002 - there is one
         found = [

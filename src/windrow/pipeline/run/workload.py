@@ -61,6 +61,8 @@ class Feed(NamedTuple):
 class RowsWorkload:
     """What workloads over rows have in common: names in messages, whose fault an error is, what goes to other processes."""
 
+    fatal: tuple[type[StepError], ...] = (RowPurityError,)  #: errors that end a run, whatever on_error= says
+
     def label(self, number: int) -> str:
         """Name an input."""
         raise NotImplementedError
@@ -82,7 +84,7 @@ class RowsWorkload:
         kind = FailureKind.INTERNAL
         if isinstance(error, Stopped):
             kind = FailureKind.LOST  # nothing is wrong with its rows
-        elif isinstance(error, StepError) and not isinstance(error, RowPurityError):
+        elif isinstance(error, StepError) and not isinstance(error, self.fatal):
             kind = FailureKind.USER
         elif isinstance(error, (DataError, FileNotFoundError)):
             kind = FailureKind.BAD_FILE

@@ -33,8 +33,8 @@ NAMES = (JOURNAL, JOURNAL + "-journal", JOURNAL + ".part")
 FORMAT = 2
 #: What to do with a journal that cannot be used.
 START_ANEW = "run with resume=False, which starts from the beginning"
-#: Bytes of a partial in one entry: SQLite takes up to a billion.
-PIECE = 256_000_000
+#: Bytes of a partial in one entry: SQLite takes up to a billion, but keeps a copy of the last one, and makes more of each.
+PIECE = 32_000_000
 
 _APPLICATION = int.from_bytes(b"wrow", "big")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
@@ -393,10 +393,13 @@ class Keeper:
     def changed(self, key: Key, rows: Iterable[tuple[int, int]], partial: Any) -> None:
         """Tell that a merged partial now holds these rows, all of them.
 
-        It may be changed in place as long as that is told before the next ``maybe_write``.
+        It may be changed in place between ``changing`` and this.
         """
         if not self.notes:
             self._unsaved[key] = rows, partial
+
+    def changing(self, key: Key) -> None:
+        self._unsaved.pop(key, None)
 
     def maybe_write(self, now: float) -> None:
         """Write what is worth it; next to free when nothing is."""

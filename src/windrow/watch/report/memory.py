@@ -28,12 +28,10 @@ def memory_section(data: Mapping[str, Any]) -> str:
         return ""
     keys = ("granted_byte_s", "wasted_byte_s", "most", "too_much", "allowed")
     granted, wasted, most, bad, (allowed, *_) = ([one[key] for one in told.values()] for key in keys)
-    largest = max(one.get("most_granted", 0) for one in told.values())
-    granted_more = f"{format_bytes(largest)} granted to a chunk" if largest > allowed else ""
     whole, lost = sum(data["account"].values()), data["account"].get("attempts that came to nothing", 0.0)
     numbers = (
         (format_bytes(max(most)), "most used"),
-        (format_bytes(allowed), "share of a chunk", granted_more),
+        (format_bytes(allowed), "share of a chunk"),
         (show_percent(sum(wasted) / (sum(granted) or 1.0)), "of what was granted", "was not used"),
         (show_percent(lost / (whole or 1.0)), "of the workers' time", "lost to attempts that came to nothing"),
         (f"{sum(bad):,}", "used too much", "more than they might"),
@@ -41,7 +39,7 @@ def memory_section(data: Mapping[str, Any]) -> str:
     columns = (
         ("dataset", 0, "name"), ("chunks", "tasks", "count"), ("most rows", "rows", "count"), ("most used", "most", "bytes"),
         ("however few rows", "fixed", "bytes"), ("per row", "per_row", "bytes"),
-        OFF_BY, ("used too much", "became", "words"), ("MB to ask for", "suggested_mem_mb", "count"),
+        OFF_BY, ("granted at most", lambda one: one.get("most_granted"), "bytes"), ("used too much", "became", "words"), ("MB to ask for", "suggested_mem_mb", "count"),
     )  # fmt: skip
     charts = f"""<h3>Rows of chunks over time</h3>{chart("chunk-rows", "Rows of chunks over time")}
 <h3>Memory against rows</h3>{chart("chunk-memory", "Memory that chunks used against their rows")}"""

@@ -53,7 +53,7 @@ def session_page(run: GraphRun, found: Findings, environment: Any) -> str:
             f'<div class="scroll drawing" tabindex="0">{graph}</div>' if run.tasks else hint(_nothing(run)),
         ),
         timeline_section({"rows": "Tasks per second over time"}, run.log),
-        *([("memory", "Memory", memory)] if memory else []),
+        *([("memory", "Memory of calls", memory)] if memory else []),
         ("path", "Critical path", _path(run, found)),
         ("waiting", "Waiting", _waiting(run, found)),
         ("failures", "Failures", _failures(run)),

@@ -12,6 +12,7 @@ import threading
 from collections import Counter, deque
 from concurrent.futures import Future
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,7 @@ def hand_out(run: str, handle: Handle, source: Life) -> Content:
 def take_in(run: str, handle: Handle, content: Content | None) -> None:
     """Take an output that another node has handed out."""
     if content is None:
-        raise LookupError(f"nobody has {handle.output}")
+        raise LookupError(f"nobody has {handle.output!r}")
     _nodes[run].take_in(handle, content)
 
 
@@ -191,6 +192,7 @@ class Node:
         self._urgent = False  #: a worker has nothing to do, or something is waited for
         self._broken = ""
         self._ended = False
+        self._over = False  #: its thread takes nothing in any more
         self._heard_at = monotonic()
         # What follows is the thread's own.
         self._plans: dict[int, Plan] = {}
@@ -237,7 +239,11 @@ class Node:
 
     def ask_for(self, handle: Handle, source: Life) -> Future[Content]:
         found: Future[Content] = Future()
-        self._put((handle, source, found))
+        with self._changed:
+            if self._over:
+                found.cancel()
+            else:
+                self._put((handle, source, found))
         return found
 
     def take_in(self, handle: Handle, content: Content) -> None:
@@ -271,13 +277,13 @@ class Node:
             try:
                 engine.stop()
             finally:
-                self._ended = True
                 _nodes.pop(self._run, None)
-                for waiting in self._wanted.values():
-                    for one in waiting:
-                        one.cancel()
                 with self._changed:
+                    self._ended = self._over = True
+                    asking = [order[2] for order in list(self._inbox) if type(order) is tuple]
                     self._changed.notify_all()
+                for one in chain(asking, *self._wanted.values()):
+                    one.cancel()
 
     def _obey(self, order: Any) -> None:
         kind = type(order)
@@ -436,7 +442,7 @@ class Node:
                 self._give_up(event.handle, event.failure)
             else:
                 if isinstance(event, (Finished, Failed, Cancelled)):
-                    urgent = self._over(event.attempt) or urgent
+                    urgent = self._end_launch(event.attempt) or urgent
                 if isinstance(event, Finished):
                     made = [self._with_driver(one, event.attempt, said) for one in event.made]
                     event = event._replace(made=tuple(made))
@@ -489,7 +495,7 @@ class Node:
             return [TooLarge(event.handle, event.seconds)]
         return [Value(event.handle, Content.of(value)), event]
 
-    def _over(self, attempt: int) -> bool:
+    def _end_launch(self, attempt: int) -> bool:
         """A launch has ended; say whether its worker has nothing left to do."""
         life, task = self._attempts.pop(attempt, (None, 0))
         if life is None:
@@ -500,7 +506,7 @@ class Node:
 
     def _forget_life(self, life: Life) -> None:
         for attempt in [number for number, (where, _) in self._attempts.items() if where == life]:
-            self._over(attempt)
+            self._end_launch(attempt)
         self._left.pop(life, None)
         self._held.pop(life, None)  # its loss is told of all that it had
         self._dead.add(life)

@@ -225,7 +225,7 @@ def test_formats_never_reverse_an_order(one: float, other: float) -> None:
 # -- what is in memory
 
 LARGE = np.zeros(1_000_000)
-HISTOGRAM = bh.Histogram(bh.axis.Regular(999_998, 0, 1))
+HISTOGRAM = bh.Histogram(bh.axis.Regular(499_998, 0, 1), storage=bh.storage.Weight())
 
 
 @pytest.mark.parametrize(

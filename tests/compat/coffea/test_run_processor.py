@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -372,6 +373,18 @@ def test_threads_run_side_by_side(fileset: Any) -> None:
         return {"n": len(events)}
 
     assert wr.run_processor(wait, fileset, engine="threads", workers=2) == {"n": 4501}
+
+
+def test_calls_that_take_long_whatever_their_rows_are_not_cut_small_while_processes_may_still_come(
+    files: dict[str, str],
+) -> None:
+    def slow(events: ak.Array) -> Any:
+        time.sleep(0.25)
+        return {"calls": 1, "n": len(events)}
+
+    output = wr.run_processor(slow, {"a": [files["a1"]], "b": [files["b"]]})
+    assert output["n"] == 4500
+    assert output["calls"] <= 12
 
 
 def test_a_range_that_needs_too_much_memory_is_cut_smaller(files: dict[str, str]) -> None:

@@ -51,8 +51,10 @@ def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Op
     """Run a function over inputs; of ``small`` ones in one worker, until they are seen to take long."""
     choice = choose_engine(options, small=small)
     costs, used = _learned.get(workload.key, ({}, []))
-    policies = Policies(choice.shape(Guided(costs, opaque=True)), safety=choice.safety(journaled=False))
     cluster = options.client if choice.kind == "dask" else None
+    guided = Guided(costs, opaque=True)
+    shape = guided if cluster is None else choice.shape(guided)
+    policies = Policies(shape, safety=choice.safety(journaled=False))
     launches = make_launch_policy(options, choice.workers, blocks=False, remembered=used, cluster=cluster)
     row_options = RowOptions(
         on_error=options.on_error, row_limit=options.max_rows, chunk=options.chunk, halves=True,

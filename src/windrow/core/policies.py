@@ -29,6 +29,7 @@ class Tries(NamedTuple):
     losses: int = 0  #: its worker was ended from outside
     exhaustions: int = 0  #: it used more than it was allowed
     fresh: bool = False  #: the last try was on a worker that had run nothing before
+    missed: int = 0  #: what it reads had not come
 
 
 NO_TRIES = Tries()

@@ -71,7 +71,7 @@ def test_a_pipeline_over_arrays_gives_the_same_bits(client: Any, chunk: Any) -> 
     assert said(result) == said(quiet())
     assert result.complete
     check_ledger(result)
-    assert "cluster: 3 workers of Dask took part" in result.decisions
+    assert any(line.endswith("of Dask took part") for line in result.decisions)
 
 
 def test_a_pipeline_over_a_file_gives_the_same_bits(

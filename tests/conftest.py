@@ -44,6 +44,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 searching.load_profile()
 
+# Failures of helpers are explained as those of tests are.
+pytest.register_assert_rewrite("fire.leftovers")
+
 
 #: What takes minutes is left out unless it is asked for, by its mark (``-m slow``) or by its own name.
 LEFT_OUT = ("slow", "fire")

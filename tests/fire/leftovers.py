@@ -163,8 +163,11 @@ def _shared_memory() -> set[str]:
 
 
 def _is_left(name: str) -> bool:
-    """Whether a piece of shared memory is there and nobody has it: what other programs use is theirs."""
-    if not Path("/dev/shm", name).exists():
+    """Whether a piece of shared memory is there and nobody has it: what other programs use is theirs.
+
+    Semaphores of ``multiprocessing`` are Dask's: tests that run meanwhile kill its workers.
+    """
+    if name.startswith("sem.mp-") or not Path("/dev/shm", name).exists():
         return False
     wanted = f"/dev/shm/{name}"
     for pid in _numbers():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import awkward as ak
 import pytest
 
+import dask_cluster
 import searching
 import windrow
 from windrow.core import rows
@@ -42,6 +43,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 searching.load_profile()
+
+# Failures of helpers are explained as those of tests are.
+pytest.register_assert_rewrite("fire.leftovers")
 
 
 #: What takes minutes is left out unless it is asked for, by its mark (``-m slow``) or by its own name.
@@ -100,6 +104,13 @@ def as_in_production(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "PART_S", PRODUCTION_PART_S)
     monkeypatch.setattr(rows, "SHORT_S", PRODUCTION_SHORT_S)
     monkeypatch.setattr(engine_choice, "LONG_S", PRODUCTION_LONG_S)
+
+
+@pytest.fixture(autouse=True)
+def no_client_is_left() -> Iterator[None]:
+    """Close clients of the clusters that tests share."""
+    yield
+    dask_cluster.close_clients()
 
 
 @pytest.fixture

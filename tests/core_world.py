@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 CRASH = Failure(FailureKind.CRASHED, "WorkerLost", "it crashed")
 KILL = Failure(FailureKind.LOST, "Killed", "it was killed")
 ERROR = Failure(FailureKind.USER, "ValueError", "no")
+GONE = Failure(FailureKind.LOST, "OutputLost", "what it reads was lost")
 READ = Failure(FailureKind.TRANSIENT_IO, "OSError", "try again")
 
 
@@ -373,6 +374,123 @@ class World:
     def rows_taken(self) -> list[Rows]:
         """List the rows of all partials that were taken, in order."""
         return sorted(part for take, value in self.taken if take.about is not None for part in value)
+
+
+class ClusterWorld(World):
+    """Workers on machines that come and go; what one of them holds comes to others from there, which takes a while.
+
+    A launch whose copies do not all come comes to nothing, and has brought nothing then.
+    """
+
+    def __init__(self, scheduler: Scheduler, workers: int = 2, **options: Any) -> None:
+        super().__init__(scheduler, workers, **options)
+        self._joined = workers  #: machines so far
+        self._most = workers
+        self.coming: dict[Life, dict[Handle, set[int]]] = {}  #: copies on their way, with the launches that bring them
+        self.copies_lost = 0
+        self.machines_lost = 0
+        self.alone = 0  #: times when no machine was left
+
+    def _do(self, command: Any) -> list[happened.Event]:
+        if isinstance(command, Fetch) and command.handle in self.coming.get(command.source, {}):
+            self.fetches.append(command)
+            return []
+        return super()._do(command)
+
+    def _launch(self, launch: Launch) -> None:
+        store, coming = self.stores[launch.life], self.coming.setdefault(launch.life, {})
+        self.launched.append(launch)
+        for place in launch.bring:
+            handle = launch.inputs[place]
+            if handle in self.stores[DRIVER]:
+                store[handle] = self.stores[DRIVER][handle]
+            else:
+                coming.setdefault(handle, set()).add(launch.attempt)
+        if not launch.ahead:
+            assert all(handle in store or handle in coming for handle in launch.inputs), launch
+        assert launch.queued == bool(self.queues[launch.life]), launch
+        self.queues[launch.life].append(launch)
+
+    def _arrive(self, life: Life, handle: Handle) -> list[happened.Event]:
+        """A copy comes, or those that were to bring it come to nothing."""
+        attempts = self.coming[life][handle]
+        sources = [one for holder, one in self.stores.items() if holder != life and handle in one]
+        if sources:
+            self.stores[life][handle] = sources[0][handle]
+            del self.coming[life][handle]
+            return []
+        events: list[happened.Event] = []
+        for launch in [one for one in self.queues[life] if one.attempt in attempts]:
+            self.queues[life].remove(launch)
+            events += [*self._drop(launch), happened.Failed(launch.attempt, life, GONE)]
+        self.coming[life].pop(handle, None)
+        return events
+
+    def _drop(self, launch: Launch) -> list[happened.Event]:
+        """A launch that waits for copies comes to nothing."""
+        life, events = launch.life, list[happened.Event]()
+        if any(handle in self.coming.get(life, {}) for handle in launch.inputs):
+            for place in launch.bring:
+                handle = launch.inputs[place]
+                self.stores[life].pop(handle, None)
+                self.coming[life].pop(handle, None)
+                self.copies_lost += 1
+                events.append(happened.CopyLost(handle, life))
+        return events
+
+    def give_back(self) -> list[happened.Event]:
+        found = {one.attempt: one for queue in self.queues.values() for one in queue[1:]}.get(self.recalled[0])
+        events = super().give_back()
+        return events if found is None else [*self._drop(found), *events]
+
+    def finish(self, life: Life, *, here: bool = False, wall: float = 0.01, **more: Any) -> list[happened.Event]:
+        launch = self.queues[life][0]
+        if any(handle not in self.stores[life] for handle in launch.inputs) and not launch.ahead:
+            if launch.attempt in self.cancelled and launch.attempt not in self.begun:
+                return [*self._drop(launch), *super().finish(life)]
+            self.queues[life].pop(0)  # what it found here was to come with a launch that came to nothing
+            return [happened.Failed(launch.attempt, life, GONE)]
+        return super().finish(life, here=here, wall=wall, **more)
+
+    def lose(self, life: Life, failure: Failure | None = KILL) -> list[happened.Event]:
+        """A worker goes away, mostly with its machine; all of them may."""
+        self.coming.pop(life, None)
+        (lost,) = super().lose(life, failure)
+        if failure is not None and self.rng.random() < 0.7:
+            self.machines_lost += 1
+            self.alone += not self.lives
+            return [happened.WorkerLost(life, failure, final=True)]
+        return [lost]
+
+    def join(self) -> list[happened.Event]:
+        self._joined += 1
+        return [happened.WorkerJoined(self.worker(Life(self._joined, 0)))]
+
+    def bring(self, failure: Failure | None = None) -> list[happened.Event]:
+        """Answer a fetch; one of what is on its way there is answered later."""
+        fetch = self.fetches[0]
+        if fetch.handle in self.coming.get(fetch.source, {}):
+            self.fetches.append(self.fetches.pop(0))
+            return []
+        return super().bring(failure)
+
+    def step(self, *, faults: float = 0.0) -> list[happened.Event]:
+        """Let one thing happen, as the seed says; [] if nothing can."""
+        moving = [(life, handle) for life, found in self.coming.items() for handle in found]
+        if moving and self.rng.random() < 0.1:
+            return self._arrive(*self.rng.choice(moving))
+        if len(self.lives) < self._most and self.rng.random() < 0.05:
+            return self.join()
+        return super().step(faults=faults)
+
+    def _of_worker(self, life: Life, faults: float) -> list[Callable[[], list[happened.Event]]]:
+        first = self.first(life)
+        waits = first is not None and any(handle in self.coming.get(life, {}) for handle in first.inputs)
+        if first is not None and waits:  # nor has it begun
+            called_off = first.attempt in self.cancelled and first.attempt not in self.begun
+            found: list[Callable[[], list[happened.Event]]] = [partial(self.finish, life)] if called_off else []
+            return [*found, partial(self.lose, life)] if self.rng.random() < faults else found
+        return super()._of_worker(life, faults)
 
 
 def missing_rows(ledger: Ledger) -> list[Rows]:

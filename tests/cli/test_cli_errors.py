@@ -98,7 +98,7 @@ def alone(text: str) -> str:
         (["run", "good.py", "data.parquet", "--chunk", "big"], '--chunk is "auto" or a number'),
         (["run", "good.py", "data.parquet", "--chunk", "0"], "chunk="),
         (["run", "good.py", "data.parquet", "--engine", "thread"], "did you mean 'threads'?"),
-        (["run", "good.py", "data.parquet", "--engine", "dask"], "does not exist yet"),
+        (["run", "good.py", "data.parquet", "--engine", "dask"], "needs the cluster too"),
         (["run", "good.py", "data.parquet", "--order", "smal"], "smal"),
         (["run", "good.py", "data.parquet", "--cutflow", "precise"], "cutflow="),
         (["run", "good.py", "data.parquet", "--cutflow", "dta=exact"], "did you mean 'data'?"),

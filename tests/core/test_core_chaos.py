@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core_world import ERROR, World
+from core_world import ERROR, ClusterWorld, World
 from searching import examples
 from windrow.core.events import CancelRequested, Closed, Event, PoolChanged, Released, Submitted, Wanted
 from windrow.core.ledger import join_rows
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 SEEDS = 20
 
 
-def rows_world(seed: int, *, shares: bool = False, parts: bool = False) -> tuple[World, tuple[Rows, ...]]:
+def rows_world(
+    seed: int, *, shares: bool = False, parts: bool = False, cluster: bool = False
+) -> tuple[World, tuple[Rows, ...]]:
     """Make a run over a few inputs."""
     rng = random.Random(seed)
     inputs = {}
@@ -44,11 +46,13 @@ def rows_world(seed: int, *, shares: bool = False, parts: bool = False) -> tuple
     specs = [InputSpec(id=n, category="a" if n % 2 else "b", label=f"f{n}") for n in inputs]
     shape = Fixed(rng.choice([3, 5, 30] if parts else [10, 30]))
     policies = Policies(shape) if shares else Policies(shape, safety=Bounded())
-    options = Options(restart=not shares, speculate=rng.random() < 0.5, retries=1000, crashes=50)
+    options = Options(
+        restart=not shares, speculate=rng.random() < 0.5, retries=1000, crashes=50, elastic=cluster, direct=cluster
+    )
     scheduler = Scheduler(
         RowFeeder(specs, policies, RowOptions(crashes=50, parts=parts, family=1 << seed % 3)), options=options
     )
-    world = World(scheduler, rng.randint(1, 4), seed=seed, shares=shares, inputs=inputs)
+    world = (ClusterWorld if cluster else World)(scheduler, rng.randint(1, 4), seed=seed, shares=shares, inputs=inputs)
     return world, tuple(Rows(n, 0, borders[-1]) for n, borders in inputs.items() if borders[-1])
 
 
@@ -57,6 +61,17 @@ def rows_world(seed: int, *, shares: bool = False, parts: bool = False) -> tuple
 @pytest.mark.parametrize("parts", [False, True])
 def test_no_row_is_lost_or_doubled(seed: int, faults: float, shares: bool, parts: bool) -> None:
     world, wanted = rows_world(seed, shares=shares, parts=parts)
+    run_rows(world, wanted, faults)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("faults", [0.0, 0.2])
+@pytest.mark.parametrize("parts", [False, True])
+def test_no_row_is_lost_or_doubled_on_a_cluster(seed: int, faults: float, parts: bool) -> None:
+    run_rows(*rows_world(seed, parts=parts, cluster=True), faults)
+
+
+def run_rows(world: World, wanted: tuple[Rows, ...], faults: float) -> None:
     world.begin()
     world.run(faults=faults)
     assert world.end is not None
@@ -351,13 +366,22 @@ class Graphs:
 
 
 def graph_world(
-    seed: int, *, shares: bool = False, pools: bool = False, ahead: bool = False, size: int = 100
+    seed: int,
+    *,
+    shares: bool = False,
+    pools: bool = False,
+    ahead: bool = False,
+    size: int = 100,
+    cluster: bool = False,
+    far: bool = False,
 ) -> tuple[World, Graphs]:
     """Make a run of a random graph, of whose outputs each has ``size`` bytes."""
     graph = Graphs(seed, pools=pools)
-    options = Options(open=True, restart=not shares, ahead=ahead, crashes=1000, retries=1000)
+    options = Options(
+        open=True, restart=not shares, ahead=ahead, crashes=1000, retries=1000, elastic=cluster, direct=cluster, far=far
+    )
     own, shared = (Needs(), ("node",)) if pools else (ONE_CORE, ())
-    world = World(
+    world = (ClusterWorld if cluster else World)(
         Scheduler(options=options), graph.rng.randint(1, 4), seed=seed, shares=shares, offers=own, pools=shared
     )  # fmt: skip
     world.call, world.size = graph.call, size
@@ -384,6 +408,9 @@ MODES: dict[str, tuple[float, dict[str, Any]]] = {
     "pools": (0.15, {"pools": True}),
     "ahead": (0.1, {"ahead": True}),
     "large": (0.1, {"ahead": True, "size": 20_000_000}),
+    "calm cluster": (0.0, {"cluster": True}),
+    "cluster": (0.2, {"cluster": True}),
+    "large cluster": (0.1, {"cluster": True, "ahead": True, "far": True, "size": 20_000_000}),
 }
 
 
@@ -409,6 +436,19 @@ def test_every_output_is_made_of_what_its_task_reads(seed: int, mode: str) -> No
         look_into(value, graph, made)
     # What cannot be made the same again was read as one attempt made it, by everybody.
     assert all(len(tags) == 1 for tags in made.values())
+
+
+def test_everything_that_can_happen_on_a_cluster_does() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        world, graph = graph_world(seed, cluster=True)
+        assert isinstance(world, ClusterWorld)
+        while world.end is None:
+            world.tell(*graph.events(), *world.step(faults=0.2))
+        seen.update(copies=world.copies_lost, machines=world.machines_lost, alone=world.alone)
+        seen["complete"] += world.end.status == "complete"
+    assert seen["complete"] == SEEDS
+    assert min(seen["copies"], seen["machines"], seen["alone"]) > 0
 
 
 def test_waits_add_up_to_the_time_of_a_task() -> None:

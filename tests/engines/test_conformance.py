@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from core_world import missing_rows
+from dask_cluster import local_client
 from invariants import validate
 from row_workload import RowSide, RowWork
 from windrow.core import commands as orders
@@ -42,6 +43,7 @@ from windrow.core.records import (
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.engines.both import BothEngines
+from windrow.engines.dask.engine import DaskEngine
 from windrow.engines.inline import InlineEngine
 from windrow.engines.processes.engine import ProcessesEngine
 from windrow.engines.threads import ThreadsEngine
@@ -64,6 +66,7 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     # Importing this file takes longer than most tests: the workers' server does it once.
     "processes-2": lambda: ProcessesEngine(2, preload=["test_conformance"]),
     "both-1": lambda: BothEngines(1, preload=["test_conformance"]),
+    "dask-2": lambda: DaskEngine(local_client(), load=["test_conformance"]),
 }
 PLAN = Plan(id=0, category="data")
 FIRST = Life(0, 0)
@@ -509,7 +512,7 @@ def test_stopping_twice_or_before_starting_is_allowed(engine: Engine) -> None:
 
 
 def test_capabilities_are_honest(engine: Engine) -> None:
-    processes = type(engine) is ProcessesEngine  # of both kinds, threads have neither
+    processes = type(engine) in (ProcessesEngine, DaskEngine)  # of both kinds, threads have neither
     capabilities = engine.capabilities
     assert capabilities.can_kill is processes
     assert capabilities.isolates is processes

@@ -175,6 +175,26 @@ def hang(row: Any, place: str) -> None:
         time.sleep(3600)
 
 
+def kill_once(row: Any, place: str) -> None:
+    """Somebody kills a worker in the middle of a task."""
+    if BAD in row and _is_first(place, "killed"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_node_once(row: Any, place: str) -> None:
+    """Somebody kills the process that has the workers of this node of a cluster."""
+    if BAD in row and _is_first(place, "node killed"):
+        server = Path(f"/proc/{os.getppid()}/stat").read_text()
+        os.kill(int(server.rpartition(")")[2].split()[1]), signal.SIGKILL)
+
+
+def _is_first(place: str, name: str) -> bool:
+    with contextlib.suppress(FileExistsError):
+        Path(place, name).touch(exist_ok=False)
+        return True
+    return False
+
+
 def stop_once(row: Any, place: str) -> None:
     """Somebody stops a worker in the middle of a task and forgets about it."""
     if BAD in row:
@@ -248,6 +268,8 @@ TROUBLES: dict[str, Callable[[Any, str], None]] = {
     "a segfault": segfault,
     "a hang": hang,
     "a worker that is stopped": stop_once,
+    "a worker that is killed": kill_once,
+    "a node that is killed": kill_node_once,
     "an interrupt": interrupt_once,
     "an exception of every row of a unit": raise_in_unit,
     "an exception that cannot be pickled": raise_unpicklable,

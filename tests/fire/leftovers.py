@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import random
 import signal
+import sqlite3
 import tempfile
 import threading
 import time
@@ -20,7 +22,17 @@ if TYPE_CHECKING:
 
     import pytest
 
-__all__ = ["Killer", "Scene", "names_in", "nothing_left", "send", "server_of", "wait_until", "workers_of"]
+__all__ = [
+    "Killer",
+    "Scene",
+    "names_in",
+    "nothing_left",
+    "send",
+    "server_of",
+    "wait_until",
+    "workers_of",
+    "written_rows",
+]
 
 #: How long anything here may take to become true, on a machine that many others use too: only what hangs takes longer.
 PATIENCE_S = 300.0
@@ -151,8 +163,11 @@ def _shared_memory() -> set[str]:
 
 
 def _is_left(name: str) -> bool:
-    """Whether a piece of shared memory is there and nobody has it: what other programs use is theirs."""
-    if not Path("/dev/shm", name).exists():
+    """Whether a piece of shared memory is there and nobody has it: what other programs use is theirs.
+
+    Semaphores of ``multiprocessing`` are Dask's: tests that run meanwhile kill its workers.
+    """
+    if name.startswith("sem.mp-") or not Path("/dev/shm", name).exists():
         return False
     wanted = f"/dev/shm/{name}"
     for pid in _numbers():
@@ -218,6 +233,17 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sc
 
 def _no_end(number: int, frame: object) -> None:
     raise AssertionError(f"no end after {NO_END_S} s")
+
+
+def written_rows(rundir: Path) -> int:
+    """Rows that the journal says are done; quick, as the run goes on meanwhile."""
+    try:
+        connection = sqlite3.connect(f"file:{rundir / 'journal.sqlite'}?mode=ro", uri=True)
+        with contextlib.closing(connection):
+            found = connection.execute("SELECT rows FROM blobs").fetchall()
+    except sqlite3.OperationalError:  # not there yet
+        return 0
+    return sum(stop - start for (rows,) in found for start, stop in json.loads(rows))
 
 
 def names_in(directory: Path) -> set[str]:

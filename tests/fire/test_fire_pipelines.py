@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -20,7 +18,7 @@ import pytest
 
 import windrow as wr
 from fire.analyses import BAD, PACE, UNIT, analysis, data, opened, said, write_file
-from fire.leftovers import Killer, Scene, names_in, nothing_left, send, server_of, wait_until, workers_of
+from fire.leftovers import Killer, Scene, names_in, nothing_left, send, server_of, wait_until, workers_of, written_rows
 from searching import few_by_day
 from windrow.errors import EngineError, StepError
 
@@ -327,17 +325,6 @@ from fire.analyses import PACE, analysis, opened
 data = opened(int(sys.argv[5]), sys.argv[3])
 analysis(pace=PACE).run(data, rundir=sys.argv[2], progress=False, **json.loads(sys.argv[4]))
 """
-
-
-def written_rows(rundir: Path) -> int:
-    """Rows that the journal says are done; quick, as the run goes on meanwhile."""
-    try:
-        connection = sqlite3.connect(f"file:{rundir / 'journal.sqlite'}?mode=ro", uri=True)
-        with contextlib.closing(connection):
-            found = connection.execute("SELECT rows FROM blobs").fetchall()
-    except sqlite3.OperationalError:  # not there yet
-        return 0
-    return sum(stop - start for (rows,) in found for start, stop in json.loads(rows))
 
 
 def kill_driver(rundir: Path, file: str, share: float, units: int = 500, **options: Any) -> None:

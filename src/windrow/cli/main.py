@@ -103,7 +103,12 @@ def main(context: click.Context) -> int:
     help="Order of the steps; a file is one that freeze() wrote.",
 )
 @click.option("--chunk", default="auto", show_default=True, metavar="auto|ROWS", help="Most rows to schedule at once.")
-@click.option("--engine", default="auto", show_default=True, help="auto, inline, threads or processes.")
+@click.option(
+    "--engine",
+    default="auto",
+    show_default=True,
+    help="auto, inline, threads, processes, or the address of a Dask scheduler (tcp://...).",
+)
 @click.option("--workers", type=click.IntRange(min=1), help="How many. [default: all cores granted]")
 @click.option("--memory", metavar="SIZE", help='What all workers may use, for instance "8 GB".')
 @click.option("--timeout", metavar="TIME", help='How long a chunk may take, for instance "5 min".')

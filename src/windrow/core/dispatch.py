@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from windrow.core.records import DRIVER, Life, Needs
+from windrow.core.records import Life, Needs
 from windrow.core.resources import NeedsClass
 from windrow.core.transitions import TaskState
 from windrow.core.workers import MAX_QUEUE
@@ -261,9 +261,7 @@ class Dispatch:
     def _send(self, node: Node, worker: WorkerState) -> bool:
         """Let a worker run a task, or have brought what it lacks for that; False if too much is on its way."""
         if node.reads:
-            missing = [
-                one for one in node.reads.values() if DRIVER not in one.holders and worker.life not in one.holders
-            ]
+            missing = [one for one in node.reads.values() if not self._outputs.is_at(one, worker)]
             if missing:
                 if len(self.fetching) >= FETCH_AHEAD * len(self._workers.alive):
                     return False

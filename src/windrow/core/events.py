@@ -73,6 +73,7 @@ class WorkerLost(NamedTuple):
 
     life: Life
     failure: Failure | None = None  #: how it ended; held against the attempt that ran, if CRASHED
+    final: bool = False  #: its machine is gone too: no other life of it can begin
 
 
 class DrainRequested(NamedTuple):
@@ -164,6 +165,13 @@ class FetchFailed(NamedTuple):
     failure: Failure
 
 
+class CopyLost(NamedTuple):
+    """A copy of an output that a launch was to bring to its worker has not come, and does not come any more."""
+
+    handle: Handle
+    life: Life
+
+
 # -- the loop --------------------------------------------------------------------------------------------------
 
 
@@ -187,5 +195,7 @@ class Tick(NamedTuple):
 #: What is told of an attempt; all of them name it and the life of the worker it runs in.
 AttemptEvent: TypeAlias = Started | OutputReady | Finished | Failed | Exhausted | Cancelled
 #: What engines report.
-EngineEvent: TypeAlias = AttemptEvent | WorkerJoined | WorkerLost | DrainRequested | PoolChanged | Held | FetchFailed
+EngineEvent: TypeAlias = (
+    AttemptEvent | WorkerJoined | WorkerLost | DrainRequested | PoolChanged | Held | FetchFailed | CopyLost
+)
 Event: TypeAlias = EngineEvent | Submitted | Closed | Wanted | Released | CancelRequested | Planned | Published | Tick

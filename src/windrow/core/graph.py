@@ -17,6 +17,7 @@ from windrow.core.commands import Discard, OutputFailed, OutputMade, Publish, Ta
 from windrow.core.outputs import NOTHING, Output
 from windrow.core.policies import NO_TRIES, Tries
 from windrow.core.records import DRIVER, NO_LIMITS, Failure, FailureKind, Handle, Made, make_record
+from windrow.core.retry import MISSED
 from windrow.core.transitions import ENDS, TASK_MOVES, TaskState, move
 from windrow.errors import InternalError, UsageError, nearest
 
@@ -618,7 +619,10 @@ class Graph:
                 self.garbage.append(read.maker)
 
 
-def count_try(tries: Tries, kind: FailureKind) -> Tries:
+def count_try(tries: Tries, failure: Failure) -> Tries:
+    kind = failure.kind
+    if failure.type == MISSED:
+        return tries._replace(missed=tries.missed + 1)
     if kind is FailureKind.TRANSIENT_IO:
         return tries._replace(reads=tries.reads + 1)
     if kind is FailureKind.CRASHED:

@@ -11,6 +11,7 @@ from windrow.errors import InternalError
 
 if TYPE_CHECKING:
     from windrow.core.graph import Node
+    from windrow.core.policies import Options
     from windrow.core.records import Failure, Grant, Holder
     from windrow.core.resources import Resources
     from windrow.core.rows import RowFeeder
@@ -79,7 +80,7 @@ class Outputs:
     """All outputs that exist."""
 
     def __init__(
-        self, batch: Batch, feeder: RowFeeder | None, resources: Resources, most_crashes: int, most_losses: int
+        self, batch: Batch, feeder: RowFeeder | None, resources: Resources, options: Options, most_losses: int
     ) -> None:
         self.kept: dict[Life, dict[str, Output]] = {}  #: by worker: what it holds
         self.fetching: dict[str, Output] = {}
@@ -87,7 +88,8 @@ class Outputs:
         self._batch = batch
         self._feeder = feeder
         self._resources = resources
-        self._most = most_crashes, most_losses
+        self._most = options.crashes, most_losses
+        self._direct = options.direct
         #: by name: how often a worker crashed, and went away, at sending it; as long as it did not come
         self._ends: dict[str, tuple[int, int]] = {}
 
@@ -109,7 +111,8 @@ class Outputs:
 
     def is_at(self, output: Output, worker: WorkerState) -> bool:
         """Whether a worker could read an output, at the cost of a copy sent along at most."""
-        return DRIVER in output.holders or worker.life in output.holders
+        holders = output.holders
+        return DRIVER in holders or worker.life in holders or (self._direct and bool(holders))
 
     # -- to the driver
 
@@ -177,17 +180,18 @@ class Outputs:
 
     def lose(self, life: Life) -> list[Output]:
         """A worker is gone: list the outputs that no one else has; they are still to be forgotten."""
-        lost = []
-        for output in self.kept.pop(life, {}).values():
-            del output.holders[life]
-            if output.fetching == life:
-                output.fetching = None
-                del self.fetching[output.name]
-                if output.holders:
-                    self.fetch(output)
-            if not output.holders:
-                lost.append(output)
-        return lost
+        return [output for output in list(self.kept.pop(life, {}).values()) if self.leave(output, life)]
+
+    def leave(self, output: Output, life: Life) -> bool:
+        """A worker has an output no more; True if no one else has it, which is then still to be forgotten."""
+        del output.holders[life]
+        self.kept.get(life, {}).pop(output.name, None)
+        if output.fetching == life:
+            output.fetching = None
+            del self.fetching[output.name]
+            if output.holders:
+                self.fetch(output)
+        return not output.holders
 
     def only_here(self, life: Life) -> list[Output]:
         return [output for output in self.kept.get(life, {}).values() if len(output.holders) == 1]

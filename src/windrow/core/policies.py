@@ -29,6 +29,7 @@ class Tries(NamedTuple):
     losses: int = 0  #: its worker was ended from outside
     exhaustions: int = 0  #: it used more than it was allowed
     fresh: bool = False  #: the last try was on a worker that had run nothing before
+    missed: int = 0  #: what it reads had not come
 
 
 NO_TRIES = Tries()
@@ -221,5 +222,8 @@ class Options:
     open: bool = False  #: more may be submitted; the run does not end before ``Closed``
     ahead: bool = False  #: short tasks are launched behind those that they read from
     speculate: bool = False  #: run a straggler twice near the end, at workers that can be killed
+    elastic: bool = False  #: workers come and go with their machines: where all are gone, others are waited for
+    far: bool = False  #: answers take long: a worker has the next call while it runs one, unless that is a long one
+    direct: bool = False  #: what a worker holds is brought to others from there, without the driver
     io_workers: int = 0  #: workers for input and output that may be started when tasks need them
     first_io: int = 0  #: number of the first of them at least

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Seconds of calls that a worker may have in its queue: waiting for the driver's answer costs more than a short task.
 QUEUE_S = 0.05
+#: Seconds of a call that may wait behind another one where answers take long (``Options.far``).
+FAR_S = 1.0
 #: Bytes of outputs that are expected of a worker's queue at most: what is queued runs before what reads them, and frees them.
 QUEUE_BYTES = 32_000_000
 #: Calling a feeder's task back must save so many seconds: that is many times what the messages take.
@@ -229,12 +231,15 @@ class Queues:
     def is_short(self, node: Node) -> bool:
         """Whether a task is known to take no longer than a queue may."""
         seconds = self.seconds(node)
-        return seconds is not None and seconds <= QUEUE_S
+        return seconds is not None and seconds <= (FAR_S if self._options.far else QUEUE_S)
 
     def most(self, node: Node) -> int:
         seconds = self.seconds(node)
         size = self._outputs.expected.get(node.task.category, 0)
-        return 0 if seconds is None else int(min(QUEUE_S / max(seconds, 1e-9), QUEUE_BYTES / max(size, 1), MAX_QUEUE))
+        if seconds is None:
+            return 0
+        least = 2 if self._options.far and seconds < FAR_S else 0
+        return max(int(min(QUEUE_S / max(seconds, 1e-9), QUEUE_BYTES / max(size, 1), MAX_QUEUE)), least)
 
     def joinable(self, cls: NeedsClass) -> list[tuple[int, int]]:
         """Give the queues that calls of a class may join, as (tasks in it, worker)."""

@@ -135,7 +135,7 @@ class Recovery:
         node = attempt.node
         tries = node.tries
         if not attempt.void and failure is not UNTOUCHED:
-            tries = count_try(tries, failure.kind)._replace(fresh=attempt.fresh)
+            tries = count_try(tries, failure)._replace(fresh=attempt.fresh)
         if not attempt.void and len(node.attempts) > 1 and not self._decides(attempt, failure, tries):
             self._queues.end(attempt, state)
             return

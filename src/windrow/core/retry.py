@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 KILLED = "Killed"
 #: The type of a loss that follows from the end of an attempt, at a limit say, of which another event tells.
 EXPLAINED = "Explained"
+#: The type of a loss of what an attempt was to read: it has not run.
+MISSED = "OutputLost"
 #: The type of a failure of rows that took too long.
 OUT_OF_TIME = "OutOfTime"
 
@@ -30,6 +32,9 @@ UNTOUCHED = Failure(FailureKind.LOST, "WorkerLost", "its worker went away before
 #: ten times in a row once in ten million tasks. It must be less than the lives after which a worker is given up
 #: (``workers``): first the task, then the worker.
 MOST_LOSSES = 10
+#: Attempts that had nothing to read before that is an error: with the holder of an output go the copies that were on their way to others,
+#: each of which is believed in until its end is told.
+MOST_MISSED = 100
 #: Losses before a task that can be divided is: that blames nobody, so it may come sooner, and smaller tasks need less
 #: memory.
 FEW_LOSSES = 5
@@ -42,6 +47,8 @@ BACK_OFF_S = (0.1, 0.4)
 def is_forgiven(failure: Failure, tries: Tries, retries: int, options: Options, *, divisible: bool) -> bool:
     """Say whether a task runs again after a failure that ``tries`` counts; of exhaustion more is asked."""
     kind = failure.kind
+    if failure.type == MISSED:
+        return tries.missed < MOST_MISSED
     if kind is FailureKind.LOST:
         return tries.losses < (FEW_LOSSES if divisible else MOST_LOSSES)
     if kind is FailureKind.CRASHED:

@@ -50,7 +50,7 @@ class Scheduler:
         batch = self.batch = Batch()
         self.resources = Resources()
         self.workers = Workers(self.resources, self.options)
-        self.outputs = Outputs(batch, feeder, self.resources, self.options.crashes, MOST_LOSSES)
+        self.outputs = Outputs(batch, feeder, self.resources, self.options, MOST_LOSSES)
         self.queues = Queues(self)
         self.dispatch = Dispatch(self)
         self.graph = Graph(batch, self.outputs, self.queues, self.dispatch)
@@ -81,6 +81,7 @@ class Scheduler:
             happened.Cancelled: self._cancelled,
             happened.Held: self._held,
             happened.FetchFailed: self._fetch_failed,
+            happened.CopyLost: self._copy_lost,
             happened.Planned: self._planned,
             happened.Published: self._published,
             happened.Tick: self._tick,
@@ -375,9 +376,9 @@ class Scheduler:
         worker = self.workers.find(event.life)
         failure = event.failure or UNSEEN
         if worker is not None:
-            self.recovery.lose_worker(worker, failure, again=True)
+            self.recovery.lose_worker(worker, failure, again=not event.final)
         else:
-            out = None if self.stopping else self.batch.out
+            out = None if self.stopping or event.final else self.batch.out
             self.workers.failed_to_start(event.life, failure, self.batch.now, out)
 
     def _drain_requested(self, event: happened.DrainRequested) -> None:
@@ -530,6 +531,14 @@ class Scheduler:
         else:
             self.batch.out.append(Discard(output.handle, tuple(output.holders)))
             self.graph.fail_fetch(output, event.failure)
+
+    def _copy_lost(self, event: happened.CopyLost) -> None:
+        """A worker has not got what a launch was to bring; if nobody else has it any more, it is lost."""
+        output = self.graph.outputs.get(event.handle.output)
+        if output is None or output.attempt != event.handle.attempt or event.life not in output.holders:
+            return
+        if self.outputs.leave(output, event.life):
+            self.graph.lose(output)
 
     # -- plans and time
 

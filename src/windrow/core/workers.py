@@ -175,7 +175,14 @@ class Workers:
 
     def no_workers_failure(self) -> Failure | None:
         """Say how the last worker ended if there is none and none will come."""
-        if self.alive or self.starting or self.pauses or not self._anybody or not self._last_end:
+        if (
+            self.alive
+            or self.starting
+            or self.pauses
+            or not self._anybody
+            or not self._last_end
+            or self._options.elastic
+        ):
             return None
         story = f"no worker is left; the last to end was {self._last_end}"
         return Failure(FailureKind.INTERNAL, "NoWorkers", story)

@@ -42,7 +42,7 @@ class Pipeline(Writing):
         order: Any = "adaptive",
         chunk: int | str = "auto",
         partition: Any = None,
-        engine: str = "auto",
+        engine: Any = "auto",
         workers: int | None = None,
         memory: Any = None,
         cutflow: str | Mapping[str, str] = "estimated",
@@ -70,7 +70,7 @@ class Pipeline(Writing):
         chunk, partition
             "auto", or the most rows to schedule at once (whole file units); or a partitioner of loops ("GSS"), to compare.
         engine, workers
-            "auto", "inline", "threads" or "processes", and how many; by default one for each core granted.
+            "auto", "inline", "threads" or "processes", and how many (by default one for each core granted); or a Dask client.
         cutflow
             "estimated" or "exact", for all datasets or by dataset name or glob; "exact" runs the written order there.
         nminus1, max_rows, on_error

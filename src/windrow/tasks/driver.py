@@ -15,6 +15,7 @@ from windrow.core.events import CancelRequested, Event, Published, Released, Sta
 from windrow.core.policies import Options
 from windrow.core.records import NO_NEEDS, Failure, Handle, Needs, Task, make_record
 from windrow.core.scheduler import Scheduler
+from windrow.engines.dask.cluster import nodes_of
 from windrow.engines.machine_limits import granted_cores, granted_memory
 from windrow.engines.pooled import PooledEngine
 from windrow.errors import EngineError, TaskError, UsageError
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
     from windrow.tasks.pack import Packer
     from windrow.tasks.session import Session
 
-ISOLATED = ("processes", "auto")  #: each call and each value is packed, or as good as that
+ISOLATED = ("processes", "auto", "dask")  #: each call and each value is packed, or as good as that
 ENGINES = (*ISOLATED, "threads", "inline")
+#: Number of the first worker for input and output on a cluster, whose other workers are numbered as they come.
+FIRST_IO = 1 << 30
 
 #: Seconds between two looks whether the run has ended, in which Ctrl-C is heard.
 LOOK_S = 0.25
@@ -55,23 +58,29 @@ POOL = "session"
 class Driver:
     """Runs the graph of one session in a thread of its own."""
 
-    def __init__(self, session: Session, engine: str, workers: int | None, resources: dict[str, float]) -> None:
-        if engine not in ENGINES:
-            raise UsageError(f"engine= is one of {ENGINES}, got {engine!r}")
+    def __init__(
+        self, session: Session, engine: str, workers: int | None, resources: dict[str, float], client: Any = None
+    ) -> None:
+        if engine not in ENGINES or (engine == "dask" and client is None):
+            named = tuple(one for one in ENGINES if one != "dask")
+            raise UsageError(f"engine= is one of {named}, a client of a Dask cluster, or its address, got {engine!r}")
         self.over = False  #: the run has ended
         self.error: BaseException | None = None  #: of the machinery
         self.stopped: BaseException | None = None  #: a task failed that ends the session
         self.unwanted = False  #: all is cancelled; known at once, also while a task holds up the run
         self._process = os.getpid()
         self._session = session
-        self._workers = workers or granted_cores(os.environ)
-        memory = granted_memory(os.environ)
-        self.offers = Needs.of({"cores": self._workers, "memory": memory, **resources})  #: what tasks can need
-        own = self._make(engine)
+        self._workers, memory, nodes = _machines(workers, client)
+        most = self._workers if client is None else max((one.places for one in nodes), default=1)
+        self.offers = Needs.of({"cores": most, "memory": memory, **resources})  #: what tasks can need
+        own = self._make(engine, client)
         self._take = own.take
-        self._engine: Any = SessionEngine(own, self.offers, both=engine == "auto")
+        shared = (
+            self.offers if client is None else Needs.of(resources)
+        )  # machines of a cluster have cores and memory each
+        self._engine: Any = SessionEngine(own, shared, both=engine == "auto")
         self._isolated = engine in ISOLATED
-        self._can_kill = engine == "processes"  #: what runs although it is cancelled
+        self._can_kill = engine in ("processes", "dask")  #: what runs although it is cancelled
         self._packer: Packer | None = None
         if self._isolated:
             from windrow.tasks.pack import Packer
@@ -92,10 +101,15 @@ class Driver:
             restart=self._engine.capabilities.can_restart,
             ahead=True,
             io_workers=self._workers,
-            first_io=2 * self._workers,  # behind those of both kinds
+            first_io=2 * self._workers if client is None else FIRST_IO,  # behind those of both kinds
+            elastic=client is not None,
+            direct=client is not None,
+            far=client is not None,
         )
         offered = dict(self.offers.amounts).get("memory", 0)
-        nodes = [NodeSize(offered, self._workers)] if offered and self._isolated else []
+        if client is None:
+            nodes = [NodeSize(offered, self._workers)] if offered and self._isolated else []
+        nodes = [one for one in nodes if one.memory]
         self.places = PlacePolicy(session.calls, self._workers, nodes) if engine == "auto" else None
         policy = self.places or Allocation(nodes=nodes)
         session.watched.watch.memory = partial(policy.describe, lines=False)
@@ -105,7 +119,12 @@ class Driver:
         self.thread = threading.Thread(target=self._go, name=f"windrow-{session.name}", daemon=True)
         self.thread.start()
 
-    def _make(self, engine: str) -> Engine:
+    def _make(self, engine: str, client: Any) -> Engine:
+        if client is not None:
+            from windrow.engines.dask.engine import DaskEngine
+            from windrow.engines.processes.startup import preload_for_tasks
+
+            return DaskEngine(client, load=preload_for_tasks(self._workers), pooled=True)
         if engine in ISOLATED:
             from windrow.engines.both import BothEngines
             from windrow.engines.processes.engine import ProcessesEngine
@@ -456,6 +475,15 @@ class CallInbox:
         self._ended()
 
 
+def _machines(workers: int | None, client: Any) -> tuple[int, int, list[NodeSize]]:
+    """Count the workers; give the memory of the largest machine, and of a cluster what all of them have."""
+    if client is None:
+        return workers or granted_cores(os.environ), granted_memory(os.environ), []
+    there = nodes_of(client)
+    nodes = [NodeSize(memory, cores) for memory, cores in there.sizes]
+    return max(there.cores, 1), int(max((one.memory for one in nodes), default=0)), nodes
+
+
 class SessionEngine(PooledEngine):
     """An engine whose workers draw on what a session has; with ``both`` there are threads and processes."""
 
@@ -466,7 +494,7 @@ class SessionEngine(PooledEngine):
 
     def pools_of(self, worker: Worker) -> Worker:
         place = (THREAD if worker.shares else PROCESS,) if self._both else ()
-        return worker._replace(offers=NO_NEEDS, pools=(POOL, *place))
+        return worker._replace(offers=NO_NEEDS, pools=(*worker.pools, POOL, *place))
 
     def take(self, handle: Handle, *, mine: bool = False) -> Any:
         """Hand over a value. What a user's object raises while it is made again is the value's fault, not the run's."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from windrow.core.events import CancelRequested, Closed, Wanted
 from windrow.core.records import Task, make_record
+from windrow.engines.dask.cluster import ITS_OWN_WORKERS, connect, is_cluster
 from windrow.errors import UsageError
 from windrow.tasks.body import STREAM
 from windrow.tasks.call import MOST, Call, Content, DeclaredFunctions, TaskTraits, has_no_futures, map_nested
@@ -88,7 +89,7 @@ class Session(NamedOptions):
     def __init__(
         self,
         *,
-        engine: str = "processes",
+        engine: Any = "processes",
         workers: int | None = None,
         resources: Mapping[str, float | str] | None = None,
         on_failure: OnFailure = "cancel_successors",
@@ -105,6 +106,11 @@ class Session(NamedOptions):
             resources = {**resources, "memory": parse_bytes(resources["memory"])}
         check_options("wr.Session", workers=workers, resources=resources, on_failure=on_failure)
         has: dict[str, Any] = dict(resources or {})
+        client = None
+        if is_cluster(engine):
+            engine, client = "dask", connect(engine)
+            if workers is not None:
+                raise UsageError(ITS_OWN_WORKERS)
         self.name = str(name)
         self.watched = Watched(self.name, engine, rundir, progress)
         self.initializer = initializer
@@ -126,7 +132,7 @@ class Session(NamedOptions):
         self._devices = Devices(engine, workers, has)
         self._traits: dict[int, TaskTraits] = {}  #: by the identity of what was declared
         self._functions = DeclaredFunctions()
-        self._driver = Driver(self, engine, workers, has)
+        self._driver = Driver(self, engine, workers, has, client)
         self.forget = self._driver.forget  #: an output, of which nobody has a future any more
         self._packer = self._driver._packer
 

@@ -31,7 +31,7 @@ class Executor(ExecutorBase):  # type: ignore[misc]
     """Windrow as an executor of coffea's ``Runner``; the chunk size given to that does not matter."""
 
     workers: int | None = None
-    engine: str = "auto"
+    engine: Any = "auto"
     memory: str | float | None = None  #: of all workers together
     timeout: str | float | None = None  #: seconds a range may take
     grid: int | None = None  #: rows of a range, where floats are to have the same bits in every run

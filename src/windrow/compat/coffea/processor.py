@@ -36,7 +36,7 @@ def run_processor(
     schema: Any = NanoAODSchema,
     treename: str | None = "Events",
     *,
-    engine: str = "auto",
+    engine: Any = "auto",
     workers: int | None = None,
     memory: str | float | None = None,
     timeout: str | float | None = None,
@@ -61,7 +61,7 @@ def run_processor(
     treename
         The tree of files for which the fileset names none.
     engine, workers, memory, timeout, max_rows, progress
-        As in ``Pipeline.run``; a range of rows that takes more than a worker's share of memory is cut smaller.
+        As in ``Pipeline.run`` (a Dask client is an engine, too); a range of rows that takes more than a worker's share of memory is cut smaller.
     grid
         Rows of a range: floats then have the same bits in every run. By default ranges are cut as time and memory ask.
     rundir

@@ -11,6 +11,7 @@ from windrow.core.policies import Policies
 from windrow.core.records import FailureKind
 from windrow.core.rows import MOST_SINGLE, RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
+from windrow.engines.dask.cluster import nodes_of
 from windrow.errors import IncompleteError, MergeError
 from windrow.pipeline.run.engine_choice import EngineChoice, make_launch_policy, with_memory_pool
 from windrow.pipeline.run.run import error_of
@@ -50,19 +51,26 @@ def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Op
     """Run a function over inputs; of ``small`` ones in one worker, until they are seen to take long."""
     choice = choose_engine(options, small=small)
     costs, used = _learned.get(workload.key, ({}, []))
-    policies = Policies(Guided(costs, opaque=True), safety=choice.safety(journaled=False))
-    launches = make_launch_policy(options, choice.workers, blocks=False, remembered=used)
+    cluster = options.client if choice.kind == "dask" else None
+    guided = Guided(costs, opaque=True)
+    shape = guided if cluster is None else choice.shape(guided)
+    policies = Policies(shape, safety=choice.safety(journaled=False))
+    launches = make_launch_policy(options, choice.workers, blocks=False, remembered=used, cluster=cluster)
     row_options = RowOptions(
         on_error=options.on_error, row_limit=options.max_rows, chunk=options.chunk, halves=True,
         row_s={name: cost.wall / cost.rows_in for name, cost in costs.items()},
     )  # fmt: skip
     rows = RowFeeder(specs, policies, row_options)
     engine, collector = choice.engine(rows), PieceCollector()
-    if options.memory is not None:
+    if options.memory is not None and options.client is None:
         engine = with_memory_pool(engine, options.memory)
     # Nothing is run a second time while it still runs: a function may write files.
     restart = engine.capabilities.can_restart or choice.may_switch
-    scheduler = Scheduler(rows, launches, SchedulerOptions(restart=restart))
+    scheduler = Scheduler(
+        rows,
+        launches,
+        SchedulerOptions(restart=restart, elastic=options.client is not None, direct=cluster is not None),
+    )
     workload.limited = options.memory is not None
     try:
         with watching(rows, progress=options.progress, name=workload.name, rundir=options.rundir) as observers:
@@ -118,8 +126,14 @@ def _remember(key: Any, rows: RowFeeder, launches: LaunchPolicy) -> None:
 
 
 def choose_engine(options: Options, *, small: bool) -> EngineChoice:
-    kind, why = options.engine, ""
-    if kind == "auto":
+    kind, why, workers = options.engine, "", options.workers
+    if options.client is not None:
+        workers = max(nodes_of(options.client).cores, 1)
+        if kind == "auto":
+            tiny = small and options.memory is None and options.timeout is None
+            kind = "inline" if tiny else "dask"
+            why = "the data are too few for a cluster to pay" if tiny else f"the cluster has {workers} workers"
+    elif kind == "auto":
         if options.memory is not None or options.timeout is not None:
             kind, why = "processes", "memory and time can be limited in processes alone"
         elif options.workers == 1 or small:
@@ -127,8 +141,10 @@ def choose_engine(options: Options, *, small: bool) -> EngineChoice:
             kind, why = "inline", few
         else:
             kind, why = "processes", "processors hold the interpreter's lock"
-    workers = 1 if kind == "inline" else options.workers
-    switch = bool(why) and workers < options.workers
-    after = options.workers if switch else 0
-    split = (0, workers)  # nothing is read ahead: what a function will read is not known
-    return EngineChoice(kind, workers, why, switch, after, memory=options.memory, split=split, reads_with=NEEDED)
+    now = 1 if kind == "inline" else workers
+    switch = bool(why) and now < workers
+    return EngineChoice(
+        kind, now, why, switch, workers if switch else 0, memory=options.memory, reads_with=NEEDED,
+        client=options.client, then="processes" if options.client is None else "dask",
+        split=(0, now),  # nothing is read ahead: what a function will read is not known
+    )  # fmt: skip

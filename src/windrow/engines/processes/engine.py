@@ -65,6 +65,8 @@ class ProcessesEngine:
         self._grace_s = grace_s
         self._preload = preload
         self._metering = metering
+        #: directory and search path of workers, if not those of this process
+        self.place: tuple[str, list[str]] | None = None
         self._supervisor: Supervisor | None = None
         self._selector: selectors.BaseSelector | None = None
         self._bell = -1
@@ -109,7 +111,7 @@ class ProcessesEngine:
         connection = Connection(process, link, self._workload, self._grace_s, io=io)
         self._connections[life.worker] = connection
         self._selector.register(process.socket, selectors.EVENT_READ, connection)
-        self._send(connection, pack((life, self._metering), messages.SETUP))
+        self._send(connection, pack((life, self._metering, self.place), messages.SETUP))
         if self._packed_workload is None:
             self._packed_workload = pack_workload(self._workload)
         self._send(connection, self._packed_workload)
@@ -358,7 +360,7 @@ class ProcessesEngine:
         elif arrival.kind == messages.BROKEN:
             failure = arrival.open()
             if connection.joined:
-                raise EngineError(failure.message) from failure.exception
+                raise EngineError(failure.message) from _cause(failure)
             connection.refused = failure
 
     def _event(self, connection: Connection, message: ReportMessage) -> happened.Event:
@@ -424,7 +426,7 @@ class ProcessesEngine:
         failure = connection.explain_end(ended)
         # One that was ended from outside says nothing of the next one, which may well begin.
         if not self._anybody and not self._connections and failure is not None and failure.kind is not FailureKind.LOST:
-            raise EngineError(f"no worker process could begin: {failure.message}") from failure.exception
+            raise EngineError(f"no worker process could begin: {failure.message}") from _cause(failure)
 
     def _disconnect(self, connection: Connection) -> None:
         del self._connections[connection.life.worker]
@@ -467,3 +469,8 @@ class ProcessesEngine:
             self._events.clear()
             self._woken = False
             self._poll(left)
+
+
+def _cause(failure: Failure) -> BaseException | None:
+    """Give what was raised in a worker; None where that is only handed on."""
+    return failure.exception if isinstance(failure.exception, BaseException) else None

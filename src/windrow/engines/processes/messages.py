@@ -15,8 +15,8 @@ from windrow.engines.processes.transport import IN_SOCKET, Parcel, parcel_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Kinds of parcels to a worker: SETUP has its life and whether it meters; COMMANDS has outputs to be forgotten and commands, launches as
-#: plain tuples and others as they are ...
+#: Kinds of parcels to a worker: SETUP has its life, whether it meters and where it works; COMMANDS has outputs to be forgotten and
+#: commands, launches as plain tuples and others as they are ...
 SETUP, WORKLOAD, COMMANDS, CONTENT, COMMON, INPUT = range(1, 7)
 #: ... and from it: RELEASED is an output sent unasked, as others wait for it; BROKEN has a Failure, UNCLOSED an exception.
 READY, REPORTS, OUTPUT, RELEASED, BROKEN, UNCLOSED = range(11, 17)

@@ -13,13 +13,15 @@ import linecache
 import pickle
 import re
 import sys
+import threading
 import traceback
+from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from windrow.errors import EngineError, error_text
+from windrow.errors import EngineError, WindrowError, error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -243,14 +245,26 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
 
 # -- exceptions
 
+_keeping = threading.local()  #: whether this thread hands exceptions on as they came
+
 #: A frame of a traceback without a line of its source.
 _FRAME = re.compile(r'^( *)File "(.+)", line (\d+), in .+$(?!\n\1  )', re.MULTILINE)
+
+
+@contextmanager
+def kept_sealed() -> Iterator[None]:
+    """Let exceptions that come from workers stay as they were sent, as this thread only hands them on."""
+    _keeping.sealed = True
+    try:
+        yield
+    finally:
+        _keeping.sealed = False
 
 
 class _Sealed:
     """An exception as it is sent: when it is unpickled it *is* the exception that a function makes, or a stand-in for it."""
 
-    def __init__(self, make: Callable[..., BaseException], *parts: Any) -> None:
+    def __init__(self, make: Callable[..., Any], *parts: Any) -> None:
         self._made = make, parts
 
     def __reduce__(self) -> Any:
@@ -313,7 +327,11 @@ def _is_of_user(kind: type) -> bool:
 
 def _round_trip(error: BaseException) -> bytes | None:
     ways: list[Any] = [error]
-    if _is_plain(error):
+    if isinstance(error, WindrowError):
+        # Libraries register for all exceptions what pickles causes too (tblib, which Dask has).
+        make, parts = error.__reduce__()
+        ways = [_Sealed(make, *parts)]
+    elif _is_plain(error):
         ways = [_remade(error, whole=True), error, _remade(error, whole=False)]
     for way in ways:
         try:
@@ -326,7 +344,9 @@ def _round_trip(error: BaseException) -> bytes | None:
     return None
 
 
-def _unseal(content: bytes | None, words: str, notes: list[str], causes: list[bytes | None]) -> BaseException:
+def _unseal(content: bytes | None, words: str, notes: list[str], causes: list[bytes | None]) -> BaseException | _Sealed:
+    if getattr(_keeping, "sealed", False):
+        return _Sealed(_unseal, content, words, notes, causes)
     error = _open(content, words)
     error.__notes__ = [_FRAME.sub(_with_source, note) for note in notes]
     last = error

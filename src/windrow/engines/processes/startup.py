@@ -31,6 +31,10 @@ MALLOC = ((-3, 32 << 20), (-1, 1 << 30), (-2, 64 << 20))
 
 
 def pack_workload(workload: Workload) -> Parcel:
+    """Pack a workload; one that came packed from another machine is sent on as it is."""
+    there = getattr(workload, "parcel", None)
+    if isinstance(there, Parcel):
+        return there
     try:
         return pack(workload, WORKLOAD, by_value=True, own=workload.is_own)
     except Exception as error:
@@ -42,7 +46,8 @@ def pack_workload(workload: Workload) -> Parcel:
 
 def preload() -> list[str]:
     """What workers will most likely need: what this process has loaded of Windrow and of the heavy libraries."""
-    ours = [name for name in sys.modules if name.startswith("windrow.")]
+    dask = "windrow.engines.dask."  # with what Dask registers for pickling
+    ours = [name for name in sys.modules if name.startswith("windrow.") and not name.startswith(dask)]
     return [*(name for name in HEAVY if name in sys.modules), *ours, WORKER]
 
 

@@ -9,6 +9,7 @@ a while looks there. All commands that have come are read between two jobs, so t
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import sys
 import threading
@@ -139,7 +140,9 @@ class ProcessWorker:
         arrivals: list[Any] = []
         while len(arrivals) < 2:
             arrivals += self._receive()
-        self._life, metering = arrivals[0].open()
+        self._life, metering, place = arrivals[0].open()
+        if place is not None:
+            _go_to(*place)
         workload = arrivals[1].open()
         numpy = sys.modules.get("numpy")
         if numpy is not None:
@@ -467,6 +470,13 @@ class ProcessWorker:
         message = f"{what}: {type(error).__name__}: {error}"
         failure = Failure(FailureKind.INTERNAL, type(error).__name__, message, "", portable(error, self._life.worker))
         self._send(pack(failure, messages.BROKEN))
+
+
+def _go_to(directory: str, search: list[str]) -> None:
+    """Work where a program on another machine does, as far as its files are seen from here too."""
+    with contextlib.suppress(OSError):
+        os.chdir(directory)
+    sys.path += [one for one in search if one not in sys.path]
 
 
 def _opened(table: dict[Any, Any], key: Any) -> Any:

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
+from windrow.engines.dask.cluster import ITS_OWN_WORKERS, connect, is_cluster
 from windrow.engines.machine_limits import granted_cores
-from windrow.errors import NotYetError, UsageError, nearest
+from windrow.errors import UsageError, nearest
 from windrow.pipeline.ordering.policies import POLICIES
 from windrow.shape.allocation.policy import LADDERS
 from windrow.shape.allocation.strategies import BY_SIZE, STRATEGIES
 from windrow.units import parse_bytes, parse_seconds
 
-ENGINES = ("auto", "inline", "threads", "processes")
-LATER_ENGINES = ("dask",)
+ENGINES = ("auto", "inline", "threads", "processes", "dask")
 #: Options that mean nothing without ``memory=``.
 OF_MEMORY = ("task_memory", "target_memory", "allocation", "ladder")
 
@@ -27,7 +27,9 @@ class Options:
     order: Any = "adaptive"  #: a policy's name or function, "written", step names, or step names by dataset
     chunk: Any = "auto"  #: then rows, or None
     partition: Any = None  #: a partitioner of loops by which rows are cut; None: by what they cost
-    engine: str = "auto"
+    engine: Any = "auto"  #: then one of ``ENGINES``
+    client: Any = None  #: then of the Dask cluster on which the run may take place, or None
+    distribution: str = "dynamic"  #: or "static": each worker has its share of the rows from the beginning
     workers: Any = None  #: then how many
     cutflow: Any = "estimated"  #: then "estimated" or "exact" by pattern of datasets
     nminus1: Any = False  #: True for all regions, or those named
@@ -52,6 +54,7 @@ class Options:
     def __post_init__(self) -> None:
         if self.resume and self.rundir is None:
             raise UsageError("resume=True continues what is in a run directory: say which one with rundir=")
+        self._find_cluster()
         _check_engine(
             self.engine,
             memory=self.memory,
@@ -67,12 +70,7 @@ class Options:
                 "with an order of your own: leave order= or on_error= out"
             )
         self.chunk = None if self.chunk in ("auto", None) else check_count("chunk", self.chunk, '"auto" or ')
-        if self.partition is not None:
-            if self.chunk is not None:
-                raise UsageError("chunk= and partition= both say how rows are cut: leave one of them out")
-            from windrow.shape.by_scheme import check_scheme
-
-            self.partition = check_scheme(self.partition)
+        self._find_scheme()
         self.workers = granted_cores(os.environ) if self.workers is None else check_count("workers", self.workers)
         self.cutflow = _cutflow(self.cutflow)
         self.nminus1 = _nminus1(self.nminus1)
@@ -104,6 +102,35 @@ class Options:
                     f"{option.name}= is about how chunks share what memory= allows: say memory= too, or leave it out"
                 )
 
+    def _find_cluster(self) -> None:
+        """Take ``engine=`` or ``client=`` for the Dask cluster that it may name."""
+        if self.engine is not None and is_cluster(self.engine):
+            if self.client is not None:
+                raise UsageError("engine= and client= both name a Dask cluster: leave one of them out")
+            self.engine, self.client = "auto", self.engine
+        if self.client is not None:
+            if self.workers is not None:
+                raise UsageError(ITS_OWN_WORKERS)
+            self.client = connect(self.client)
+            if self.engine not in ("auto", "dask"):
+                raise UsageError(f'client= names a Dask cluster, so engine= is "auto" or "dask", got {self.engine!r}')
+        elif self.engine == "dask":
+            raise UsageError(
+                'engine="dask" needs the cluster too: say client=Client(...), or engine=client, or its address'
+            )
+
+    def _find_scheme(self) -> None:
+        """Take ``partition=`` or ``distribution=`` for the partitioner that it may name."""
+        _one_of("distribution", self.distribution, ("dynamic", "static"))
+        if self.distribution == "static" and self.partition is None:
+            self.partition = "STATIC"
+        if self.partition is not None:
+            if self.chunk is not None:
+                raise UsageError("chunk= and partition= both say how rows are cut: leave one of them out")
+            from windrow.shape.by_scheme import check_scheme
+
+            self.partition = check_scheme(self.partition)
+
 
 def check_names(called: str, given: Iterable[str]) -> None:
     """Refuse options that do not exist, as Python does, and those that are for tests."""
@@ -114,11 +141,9 @@ def check_names(called: str, given: Iterable[str]) -> None:
 
 
 def _check_engine(engine: Any, **limits: Any) -> None:
-    if engine in LATER_ENGINES:
-        raise NotYetError(f"engine={engine!r} does not exist yet; there are {', '.join(ENGINES)}")
     _one_of("engine", engine, ENGINES)
     for name, value in limits.items():
-        if value is not None and engine not in ("auto", "processes"):
+        if value is not None and engine not in ("auto", "processes", "dask"):
             raise UsageError(
                 f'{name}= is enforced on processes: use engine="processes" or leave engine= out, got {engine!r}'
             )

@@ -206,7 +206,8 @@ class ResultAssembly:
             source=self.source,
             options=replace(
                 self.options, order="written", cutflow={"*": "exact"}, nminus1=False, max_rows=None, on_error="stop",
-                rundir=None, resume=False, save=False, progress=shown,
+                rundir=None, resume=False, client=None, save=False, progress=shown,
+                engine=self.options.engine if self.options.client is None else "auto",
             ),
             fingerprints={name: fingerprint(step) for name, step in self.definition.steps.items()},
             inputs=inputs,

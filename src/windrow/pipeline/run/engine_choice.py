@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from windrow.core.policies import AtTheEnd, LaunchPolicy
 from windrow.core.records import Needs
 from windrow.data.paths import is_remote
+from windrow.engines.dask.cluster import nodes_of
 from windrow.engines.inline import InlineEngine
 from windrow.engines.machine_limits import granted_memory
 from windrow.engines.pooled import NODE, PooledEngine
@@ -61,6 +62,9 @@ CROWDED_BYTES, CROWDED_S = 1_000_000_000, 0.8
 #: Seconds to go for which threads hand over to processes that can start at once.
 HAND_OVER_S = 0.3
 
+#: Tasks that a worker of a cluster has at least, the one that it runs and the next: an answer takes some 20 ms to come and go.
+FAR = 2
+
 #: Share of the memory that may hold what was read ahead.
 AHEAD_SHARE = 1 / 16
 #: The same where nobody knows how much memory there is.
@@ -94,13 +98,15 @@ class EngineChoice:
     split: tuple[int, int] | None = None  #: threads that set up and that process, where fixed
     remote: bool = False  #: whether there are remote files
     crowded: str = ""  #: why processes would be better than threads, as far as that is known beforehand
+    client: Any = None  #: of the Dask cluster that the run may use
     reads_with: tuple[str, ...] = ()  #: modules that workers need for the files
     row_s: Mapping[str, float] = field(default_factory=dict)  #: of steps that were tried, without what every call takes
     compiled: Collection[str] = ()  #: steps that are
-    _then: str = "processes"  #: what it changes over to
+    then: str = "processes"  #: what it changes over to
     _foreseen: bool = False  #: first rows have shown that the run takes long
     _switching: SwitchingEngine | None = None
     _setup: ReadAhead | None = None
+    _cluster: Any = None
 
     def engine(self, rows: RowFeeder) -> Engine:
         if self.kind == "inline":
@@ -111,7 +117,7 @@ class EngineChoice:
                 inline, lambda number: self._beside(inline, number), lambda *_: self._long(rows)
             )
             return self._switching
-        if self.kind == "processes":
+        if self.isolated:
             return self._processes(0)
         before = _from_disk()
         self._setup = self._ahead(before)
@@ -137,7 +143,7 @@ class EngineChoice:
         """Have processes prepared that one worker or threads will be changed for."""
         compiled, slowest_s = self._is_compiled(), max(self.row_s.values(), default=0.0)
         self._foreseen = self.may_switch and (self.kind == "inline" or (slowest_s > PYTHON_S and not compiled))
-        if self._foreseen and not compiled and not kept.is_warm():
+        if self._foreseen and self.client is None and not compiled and not kept.is_warm():
             kept.warm(self._preload())
 
     def _is_compiled(self) -> bool:
@@ -146,9 +152,9 @@ class EngineChoice:
 
     def _beside(self, inline: InlineEngine, number: int) -> Engine:
         """Make the engine that one worker is changed for."""
-        if not self._is_compiled():
+        if self.client is not None or not self._is_compiled():
             return self._processes(number)
-        self._then = "threads"
+        self.then = "threads"
         threads = ThreadsEngine(self.after, number=number)
         threads.outputs = inline.outputs
         return threads
@@ -177,6 +183,8 @@ class EngineChoice:
         """Let workers have more to do at a time where something is to be read ahead, less while more may still come."""
         if self.kind == "inline" and self.may_switch:
             return CappedUntilReordered(shape, lambda _: None if self.switched else WHILE_ALONE_S)
+        if self.kind == "dask":
+            return _Deeper(shape, self)
         if self.kind == "threads":
             short = CappedUntilReordered(
                 shape, lambda _: WHILE_ALONE_S if self._foreseen and not self.switched else None
@@ -186,9 +194,22 @@ class EngineChoice:
 
     @property
     def depth(self) -> int:
+        if self.kind == "dask":
+            return FAR
         return 1 if self._setup is None or self.switched else self._setup.depth
 
+    def _about_cluster(self) -> list[str]:
+        nodes, lost = len(self._cluster.seen), self._cluster.lost
+        said = [f"cluster: {nodes} workers of Dask took part" + (f", {lost} were lost" if lost else "")]
+        return said + [f"cluster: {address} was not used: {why}" for address, why in self._cluster.unfit.items()]
+
     def _processes(self, number: int) -> Engine:
+        if self.client is not None:
+            from windrow.engines.dask.engine import DaskEngine
+
+            self._cluster = DaskEngine(self.client, number=number, memory=self.memory, load=self._preload())
+            engine: Engine = self._cluster
+            return engine
         from windrow.engines.processes.engine import ProcessesEngine
 
         return ProcessesEngine(self.after or self.workers, number=number, preload=self._preload())
@@ -197,6 +218,11 @@ class EngineChoice:
         from windrow.engines.processes.startup import preload
 
         return [*preload(), *self.reads_with]
+
+    @property
+    def isolated(self) -> bool:
+        """Whether workers are processes of their own."""
+        return self.kind in ("processes", "dask")
 
     @property
     def guessed(self) -> bool:
@@ -209,7 +235,7 @@ class EngineChoice:
 
     def safety(self, *, journaled: bool) -> SafetyPolicy:
         """Say how much work may be lost: little where workers can be, or where it is written down as it goes."""
-        if journaled or self.kind == "processes":
+        if journaled or self.isolated:
             return Bounded()
         return self if self.may_switch else AtTheEnd()
 
@@ -222,15 +248,17 @@ class EngineChoice:
         said = []
         switching = self._switching
         if self.switched and switching is not None:
-            said.append(f"engine: {self.kind}, then {self._then}, because {switching.why}")
-            self.kind = self._then
-            if self._then == "processes" and switching.why != self.crowded:
+            said.append(f"engine: {self.kind}, then {self.then}, because {switching.why}")
+            self.kind = self.then
+            if self.then == "processes" and switching.why != self.crowded:
                 self.waited = switching.why
             self.workers = self.after or self.workers
         elif self.why:
             said.append(f"engine: {self.kind}, because {self.why}")
             if switching is not None and switching.why:
                 said.append(f"engine: {switching.why}")
+        if self.kind == "dask":
+            said += self._about_cluster()
         if self.kind == "processes" and self.memory is not None:
             allowed = allowed_memory(self.memory)
             amount = f"{format_bytes(self.memory)} for {self.workers} workers"
@@ -244,7 +272,7 @@ class EngineChoice:
 
 
 class _Deeper:
-    """A shape decision whose queues are as deep as reading ahead needs them."""
+    """A shape decision whose queues are as deep as reading ahead, or the way to the workers, needs them."""
 
     def __init__(self, shape: ShapePolicy, choice: EngineChoice) -> None:
         self._shape = shape
@@ -273,8 +301,12 @@ def choose_engine(
     ``past_s`` are seconds of work of the last run, if there was one; ``compiled`` are steps that are; ``saves``: files are written.
     """
     remote = any(i.format != "arrays" and is_remote(str(i.location)) for i in source.inputs)
-    kind, why, crowded = options.engine, "", ""
-    if kind == "auto":
+    kind, why, crowded, workers = options.engine, "", "", options.workers
+    if options.client is not None:
+        workers = max(nodes_of(options.client).cores, 1)
+        if kind == "auto":
+            kind, why = _choose_place(source, options, to_do, workers)
+    elif kind == "auto":
         kind, why = _choose_kind(source, options, to_do, waited, steps)
         crowded = _crowded(source, steps(), past_s) if kind == "threads" and not compiled else ""
         if crowded and kept.is_warm():
@@ -282,11 +314,11 @@ def choose_engine(
     alone = bool(why) and kind == "inline"
     return EngineChoice(
         kind,
-        1 if alone else options.workers,
+        1 if alone else workers,
         why,
         # Waiting for a remote file looks like waiting for the lock.
-        may_switch=bool(why) and not remote and (kind == "threads" or (alone and options.workers > 1 and to_do > 0)),
-        after=options.workers if alone else 0,
+        may_switch=bool(why) and not remote and (kind == "threads" or (alone and workers > 1 and to_do > 0)),
+        after=workers if alone else 0,
         changes_globals=lambda: any(found.stores_globals for found in steps().values()),
         memory=options.memory,
         task_memory=options.task_memory,
@@ -295,6 +327,8 @@ def choose_engine(
         remote=remote,
         crowded=crowded,
         compiled=compiled,
+        client=options.client,
+        then="processes" if options.client is None else "dask",
         reads_with=modules_for({item.format for item in source.inputs} | ({"parquet"} if saves else set())),
     )
 
@@ -304,6 +338,15 @@ def modules_for(formats: Collection[str]) -> tuple[str, ...]:
     found = {name for one in formats for name in READERS.get(one, ())}
     # With its first array pyarrow imports pandas, where there is one: 0.3 s in every worker that is begun.
     return tuple(sorted(found | {name for name in ("pandas",) if "parquet" in formats and find_spec(name) is not None}))
+
+
+def _choose_place(source: Source, options: Options, to_do: int, workers: int) -> tuple[str, str]:
+    """Decide between here and the cluster that the user gave."""
+    if not to_do:
+        return "inline", "nothing is left to do"
+    if _is_tiny(source) and options.memory is None and options.timeout is None:
+        return "inline", "the data is too small for a cluster to pay"
+    return "dask", f"the cluster has {workers} workers"
 
 
 def _choose_kind(
@@ -344,7 +387,7 @@ def _crowded(source: Source, steps: Mapping[str, Fingerprint], past_s: float | N
 
 def limits(options: Options) -> Needs:
     amounts: dict[str, float] = {}
-    if options.memory is not None:
+    if options.memory is not None and options.client is None:
         amounts["memory"] = allowed_memory(options.memory) // options.workers
     if options.timeout is not None:
         amounts["seconds"] = options.timeout
@@ -352,14 +395,20 @@ def limits(options: Options) -> Needs:
 
 
 def make_launch_policy(
-    options: Options, workers: int, *, blocks: bool = True, remembered: Iterable[Mapping[str, Any]] = ()
+    options: Options,
+    workers: int,
+    *,
+    blocks: bool = True,
+    remembered: Iterable[Mapping[str, Any]] = (),
+    cluster: Any = None,
 ) -> LaunchPolicy:
     """Make what learns how much memory chunks need, where that is limited; ``blocks``: steps may be called for fewer rows."""
-    if options.memory is None:
+    nodes = nodes_with_memory(options, workers, cluster)
+    if not nodes:
         return LaunchPolicy(limits(options))
     return Allocation(
         limits(options),
-        [NodeSize(allowed_memory(options.memory), workers)],
+        nodes,
         strategy=options.allocation,
         cap=options.task_memory,
         ladder=options.ladder,
@@ -368,6 +417,15 @@ def make_launch_policy(
         blocks=blocks,
         remembered=remembered,
     )
+
+
+def nodes_with_memory(options: Options, workers: int, cluster: Any = None) -> list[NodeSize]:
+    """Say what the workers of each machine share, where that is limited: of a cluster by Dask, or by what the user allows each of them."""
+    if cluster is None:
+        return [] if options.memory is None else [NodeSize(allowed_memory(options.memory), workers)]
+    sizes = nodes_of(cluster).sizes
+    most = [(min(filter(None, (memory, options.memory)), default=0), cores) for memory, cores in sizes]
+    return [NodeSize(memory, cores) for memory, cores in most if memory]
 
 
 def with_memory_pool(engine: Engine, memory: int) -> PooledEngine:

@@ -170,7 +170,10 @@ class _Run:
         )
 
     def _make_policy(self) -> LaunchPolicy:
-        return make_launch_policy(self.options, self.choice.workers, remembered=self.pipeline.memory_used)
+        cluster = self.choice.client if self.choice.kind == "dask" else None
+        return make_launch_policy(
+            self.options, self.choice.workers, remembered=self.pipeline.memory_used, cluster=cluster
+        )
 
     def run(self) -> tuple[Result, BaseException | None]:
         """Run; return the result, and what kept it from being saved where it should be."""
@@ -210,7 +213,7 @@ class _Run:
     def _loop(self, log: EventLog | None, account: TimeAccount) -> RunOutcome:
         supply, choice, rows = self.supply, self.choice, self.rows
         engine: Engine = choice.engine(rows)
-        if self.options.memory is not None:
+        if self.options.memory is not None and self.options.client is None:
             engine = with_memory_pool(engine, self.options.memory)
         scheduler = self._make_scheduler(engine)
         collector = supply.make_collector(rows, self.workload, live=self.inbox is not None)
@@ -223,7 +226,7 @@ class _Run:
             grace = StopGrace(scheduler, self.workload)
             watchers: list[Observer] = [*observers, grace, account]
             watchers += [watcher for watcher in (log, supply.writer) if watcher is not None]
-            if choice.kind != "processes":
+            if not choice.isolated:
                 busy = 1 if choice.kind == "inline" else choice.workers
                 # One beside each worker, if there is a core.
                 spare_cores.grant(min(granted_cores(os.environ) - busy, busy))
@@ -241,7 +244,11 @@ class _Run:
             self.rows,
             self.policy,
             SchedulerOptions(
-                open=self.supply.open_ended, restart=can.can_restart or may_switch, speculate=can.can_kill or may_switch
+                open=self.supply.open_ended,
+                restart=can.can_restart or may_switch,
+                speculate=can.can_kill or may_switch,
+                elastic=self.options.client is not None,
+                direct=self.choice.kind == "dask",
             ),
         )
 
@@ -355,7 +362,7 @@ def error_of(failure: Failure, options: Options) -> BaseException:
 
 
 #: Options that say where things go, not what the run is.
-_ASIDE = ("rundir", "progress", "block_rows", "first_rows", "split", "resume")
+_ASIDE = ("rundir", "progress", "client", "block_rows", "first_rows", "split", "resume")
 
 
 @contextmanager

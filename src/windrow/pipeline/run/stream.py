@@ -61,10 +61,11 @@ class StreamSupply:
             raise UsageError(
                 "resume=True continues a run over rows that are still there, and those of a stream are gone: run it anew"
             )
-        if options.engine == "processes" or options.memory is not None or options.timeout is not None:
+        elsewhere = options.engine == "processes" or options.client is not None
+        if elsewhere or options.memory is not None or options.timeout is not None:
             raise NotYetError(
-                'the rows of a stream are in the memory of one process, so engine="processes", memory= and timeout= do '
-                "not exist for it yet: use threads, and bound the memory with wr.data.stream(..., buffer=...)"
+                'the rows of a stream are in the memory of one process, so engine="processes", clusters, memory= and timeout= '
+                "do not exist for it yet: use threads, and bound the memory with wr.data.stream(..., buffer=...)"
             )
         tap, self.source = source.begin(options.max_rows)
         if definition.saves:

@@ -1,0 +1,89 @@
+"""The Dask cluster that a user names: a client of it, or the address of its scheduler."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+from windrow.errors import EngineError, UsageError
+
+#: Beginnings of addresses of schedulers.
+ADDRESSES = ("tcp://", "tls://", "ucx://", "ws://", "wss://")
+#: Seconds that a scheduler has to answer.
+ANSWER_S = 10.0
+#: Seconds after which one that does not answer is taken not to run any more.
+HUNG_S = 60.0
+
+#: Said where somebody counts them too.
+ITS_OWN_WORKERS = "workers= is about this machine; a cluster has the workers that it was given: leave workers= out"
+
+_clients: dict[str, Any] = {}  #: by address: those that we have opened, which Dask closes when the program ends
+
+
+class Nodes(NamedTuple):
+    """What the workers of a cluster have, as far as there are any by now."""
+
+    cores: int
+    sizes: tuple[tuple[int, int], ...]  #: of each: bytes of memory, 0 where nobody said, and threads
+
+
+def is_cluster(engine: Any) -> bool:
+    """Say whether something names a Dask cluster."""
+    if isinstance(engine, str):
+        return engine.startswith(ADDRESSES)
+    distributed = sys.modules.get("distributed")
+    return distributed is not None and isinstance(engine, (distributed.Client, distributed.deploy.Cluster))
+
+
+def connect(engine: Any) -> Any:
+    """Give a client of the cluster that a user names."""
+    if isinstance(engine, str):
+        return _client_at(engine)
+    from distributed import Client
+    from distributed.deploy import Cluster
+
+    client = engine.get_client() if isinstance(engine, Cluster) else engine
+    if not isinstance(client, Client):
+        raise UsageError(
+            f"client= is a Dask client, a cluster of Dask or its address (tcp://...), got {type(engine).__name__}"
+        )
+    if client.asynchronous:
+        raise UsageError("the Dask client is an asynchronous one: make one with Client(...) outside of coroutines")
+    if client.status not in ("running", "connecting"):
+        raise EngineError(f"the Dask client is {client.status}: make a new one with Client(...)")
+    return client
+
+
+def _client_at(address: str) -> Any:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise EngineError("Dask is not installed: pip install 'windrow[dask]'") from error
+    known = _clients.get(address)
+    if known is not None and known.status == "running":
+        return known
+    try:
+        _clients[address] = Client(address, timeout=ANSWER_S, set_as_default=False)
+    except (OSError, ValueError) as error:  # a time-out is an OSError too
+        raise EngineError(
+            f"no Dask scheduler answers at {address} within {ANSWER_S:.0f} s: is the address right, and may this machine reach it?"
+        ) from error
+    return _clients[address]
+
+
+def present(client: Any) -> dict[str, tuple[int, int]]:
+    """Ask which workers there are: their threads and memory by address."""
+    try:
+        # Not ``scheduler_info``: it gives what was heard last, of no workers at all, where the scheduler does not answer.
+        found = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=HUNG_S)["workers"]
+    except Exception as error:
+        raise EngineError(
+            f"the Dask scheduler does not answer ({type(error).__name__}: {error}): is it still running? "
+            "What was done is kept where rundir= was given, and resume=True goes on with it"
+        ) from error
+    return {address: (one["nthreads"], one["memory_limit"] or 0) for address, one in found.items()}
+
+
+def nodes_of(client: Any) -> Nodes:
+    found = present(client).values()
+    return Nodes(sum(cores for cores, _ in found), tuple((memory, cores) for cores, memory in found))

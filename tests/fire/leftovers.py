@@ -165,9 +165,9 @@ def _shared_memory() -> set[str]:
 def _is_left(name: str) -> bool:
     """Whether a piece of shared memory is there and nobody has it: what other programs use is theirs.
 
-    Semaphores of ``multiprocessing`` are Dask's: tests that run meanwhile kill its workers.
+    Semaphores are Dask's: tests that run meanwhile kill its workers, and we make none.
     """
-    if name.startswith("sem.mp-") or not Path("/dev/shm", name).exists():
+    if name.startswith("sem.") or not Path("/dev/shm", name).exists():
         return False
     wanted = f"/dev/shm/{name}"
     for pid in _numbers():

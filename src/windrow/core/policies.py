@@ -222,8 +222,8 @@ class Options:
     open: bool = False  #: more may be submitted; the run does not end before ``Closed``
     ahead: bool = False  #: short tasks are launched behind those that they read from
     speculate: bool = False  #: run a straggler twice near the end, at workers that can be killed
-    elastic: bool = False  #: workers come and go with their machines: where all are gone, others are waited for
+    elastic: bool = False  #: machines join and leave with their workers: a run without any worker waits for new ones
     far: bool = False  #: answers take long: a worker has the next call while it runs one, unless that is a long one
-    direct: bool = False  #: what a worker holds is brought to others from there, without the driver
+    direct: bool = False  #: an output goes from the worker that holds it to another one, without a copy at the driver
     io_workers: int = 0  #: workers for input and output that may be started when tasks need them
     first_io: int = 0  #: number of the first of them at least

@@ -32,8 +32,8 @@ UNTOUCHED = Failure(FailureKind.LOST, "WorkerLost", "its worker went away before
 #: ten times in a row once in ten million tasks. It must be less than the lives after which a worker is given up
 #: (``workers``): first the task, then the worker.
 MOST_LOSSES = 10
-#: Attempts that had nothing to read before that is an error: with the holder of an output go the copies that were on their way to others,
-#: each of which is believed in until its end is told.
+#: Attempts of a task that began without their inputs before the task fails. Where the worker that held an output is lost, so are copies
+#: still on their way to other workers; the scheduler counts on each copy until the engine reports it lost.
 MOST_MISSED = 100
 #: Losses before a task that can be divided is: that blames nobody, so it may come sooner, and smaller tasks need less
 #: memory.

@@ -533,7 +533,7 @@ class Scheduler:
             self.graph.fail_fetch(output, event.failure)
 
     def _copy_lost(self, event: happened.CopyLost) -> None:
-        """A worker has not got what a launch was to bring; if nobody else has it any more, it is lost."""
+        """A copy of an output did not reach a worker; the output is lost if no other worker and not the driver holds it."""
         output = self.graph.outputs.get(event.handle.output)
         if output is None or output.attempt != event.handle.attempt or event.life not in output.holders:
             return

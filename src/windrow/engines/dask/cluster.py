@@ -14,7 +14,7 @@ ANSWER_S = 10.0
 #: Seconds after which one that does not answer is taken not to run any more.
 HUNG_S = 60.0
 
-#: Said where somebody counts them too.
+#: The message for a user who passes workers= together with a cluster.
 ITS_OWN_WORKERS = "workers= is about this machine; a cluster has the workers that it was given: leave workers= out"
 
 _clients: dict[str, Any] = {}  #: by address: those that we have opened, which Dask closes when the program ends

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import tempfile
 import time
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -404,3 +406,56 @@ def test_a_heavy_step_comes_after_a_cheap_cut_although_no_row_was_shown_to_both(
     assert result["rows", "r"] == int(((data["x"] > 0.1) & (data["y"] < 0.3)).sum())
     assert sum(asked) < 0.9 * 5000  # 0.3 in the best order, 1 as written
     assert "cheap" in str(result.explain())
+
+
+def test_what_an_output_read_is_let_go_of_with_its_unit_without_waiting_for_the_garbage_collector() -> None:
+    analysis = wr.Pipeline("released")
+    read: list[weakref.ref[Any]] = []
+
+    @analysis.column
+    def wide(x: Any) -> Any:
+        return np.stack([x] * 50, axis=1)
+
+    @analysis.cut
+    def known(x: Any) -> Any:
+        return x > -1
+
+    analysis.region("all", "known")
+
+    @analysis.output
+    def total(wide: Any) -> Any:
+        read.append(weakref.ref(wide if wide.base is None else wide.base))
+        return wide.sum(axis=0)
+
+    gc.collect()
+    gc.disable()
+    try:
+        result = analysis.run({"x": np.arange(2_000.0)}, engine="inline", chunk=300, progress=False)
+        assert [one() for one in read] == [None]
+    finally:
+        gc.enable()
+    assert result["total", "all"][0] == 1_999_000
+
+
+def test_an_output_that_needs_more_than_there_is_for_a_unit_is_named_with_all_its_rows_at_once() -> None:
+    analysis = wr.Pipeline("hungry")
+
+    @analysis.cut
+    def known(x: Any) -> Any:
+        return x > -1
+
+    analysis.region("all", "known")
+
+    @analysis.output
+    def total(x: Any) -> Any:
+        if len(x) > 5_000:
+            np.ones((50_000_000,))
+            raise MemoryError
+        return x.sum()
+
+    with pytest.raises(wr.errors.EngineError) as found:
+        analysis.run({"x": np.arange(20_000.0)}, memory="300 MB", workers=1, chunk=2_000, progress=False)
+    said = str(found.value)
+    assert said.startswith("outputs of data rows 0 to 20000: "), said
+    assert "all rows of a unit at once" in said
+    assert len(said) < 1_000

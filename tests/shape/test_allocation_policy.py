@@ -13,13 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core_world import World
+from windrow.core.dispatch import MOST_OVERTAKES
 from windrow.core.events import Event, Finished, PoolChanged, Submitted
 from windrow.core.policies import NO_TRIES, LaunchPolicy, Options, Policies, TooMuch, Tries
-from windrow.core.records import IO, InputSpec, Life, Measurement, MergePartials, Needs, Rows, RunRows, Task
+from windrow.core.records import (
+    IO,
+    EvaluateUnit,
+    InputSpec,
+    Life,
+    Measurement,
+    MergePartials,
+    Needs,
+    Rows,
+    RunRows,
+    Task,
+)
 from windrow.core.rows import RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
 from windrow.errors import UnknownNameError
 from windrow.shape.allocation import STRATEGIES, Allocation, Key, NodeSize
+from windrow.shape.allocation.policy import with_memory
 from windrow.shape.fixed import Fixed
 
 GB = 1e9
@@ -92,7 +105,7 @@ def test_from_the_threshold_on_a_task_is_largerwhat_its_size_uses() -> None:
     assert granted(policy, rows_task(100, 1_000_000)) == 8 * GB  # the largest node
 
 
-def test_nobody_is_largerless_than_the_share_before_somebody_needs_more_than_that() -> None:
+def test_nobody_is_given_less_than_the_share_before_somebody_needs_more_than_that() -> None:
     policy = Allocation(nodes=NODE)
     teach(policy, SIZES[:10], line)
     assert granted(policy, rows_task(1, 1_000)) == 2 * GB
@@ -107,7 +120,7 @@ def test_a_prediction_within_the_share_is_not_rounded_beyond_it() -> None:
     assert granted(policy, rows_task(1, 74_900)) == 2 * GB
 
 
-def test_nobody_is_largerless_than_an_idle_worker_has_or_more_than_the_cap() -> None:
+def test_nobody_is_given_less_than_an_idle_worker_has_or_more_than_the_cap() -> None:
     policy = Allocation(nodes=NODE, cap=3 * GB)
     teach(policy, SIZES, lambda rows: 0.7 * GB, idle=0.6 * GB)
     granted(policy, Task(9, "other", needs=Needs.of({"memory": 2.5 * GB})))  # there is no room to waste
@@ -125,17 +138,31 @@ def test_calls_may_use_what_they_ask_for_and_those_for_input_and_output_are_left
     assert policy.grant(io, NO_TRIES) == LaunchPolicy().grant(io, NO_TRIES)
 
 
-def test_merges_wait_for_no_memory_and_are_not_ended_while_the_node_has_some() -> None:
+def test_merges_ask_for_what_such_merges_used_and_are_not_ended_while_the_node_has_some() -> None:
     policy = Allocation(Needs.of({"seconds": 9.0}), NODE, cap=1 * GB)
-    for _ in range(2):  # what they add up is there already, whatever they were seen to use
+    for asked in (1 * GB, 4 * GB):
         needs, limits = policy.grant(Task(1, "d", 0, MergePartials(0)), NO_TRIES)
-        assert (memory_of(needs), memory_of(limits)) == (0, 8 * GB)
+        assert memory_of(needs) == pytest.approx(asked, rel=0.07)
+        assert memory_of(limits) == 8 * GB  # what they add up is there already, and would go with the worker
         for number in range(6):
             policy.seen(Task(number, "d", 0, MergePartials(0)), used(4 * GB))
     assert dict(policy.grant(rows_task(1, 5), NO_TRIES)[1].amounts) == {"seconds": 9, "memory": 1 * GB}
 
 
-def test_moved_and_written_orders_are_told_apart_and_the_moved_one_is_largerno_less_at_first() -> None:
+def test_the_first_evaluations_ask_for_what_their_rows_would_take_and_later_ones_for_what_such_took() -> None:
+    policy = Allocation(nodes=NODE)
+    unit = Task(1, "d", 0, EvaluateUnit((Rows(0, 0, 100_000), Rows(0, 100_000, 200_000))))
+    assert granted(policy, unit) == 2 * GB
+    teach(policy, SIZES, line)
+    assert granted(policy, unit) == pytest.approx(4.5 * GB, rel=0.07)
+    for _ in range(6):
+        policy.seen(unit, used(6 * GB))
+    assert granted(policy, unit) == pytest.approx(6 * GB, rel=0.07)
+    half = unit._replace(payload=EvaluateUnit((Rows(0, 0, 100_000),)))
+    assert granted(policy, half) == pytest.approx(3 * GB, rel=0.07)
+
+
+def test_moved_and_written_orders_are_told_apart_and_the_moved_one_is_given_no_less_at_first() -> None:
     policy = Allocation(nodes=NODE)
     teach(policy, SIZES, line)
     policy.is_moved = {"d": True}.__contains__
@@ -397,17 +424,74 @@ def test_a_call_that_asked_for_nothing_has_no_limit_and_is_kept_room_for_once_it
 
 
 def of_rows(
-    policy: Allocation, rows: int, *, chunk: int, on_error: str = "stop", memory: float = 8 * GB, parts: bool = False
+    policy: Allocation,
+    rows: int,
+    *,
+    chunk: int,
+    memory: float = 8 * GB,
+    options: dict[str, Any] | None = None,
+    **more: Any,
 ) -> World:
     borders = tuple(range(0, rows + 1, 1_000))
     specs = [InputSpec(id=0, category="d", label="file", rows=rows, borders=borders)]
-    feeder = RowFeeder(specs, Policies(Fixed(chunk)), RowOptions(on_error=on_error, parts=parts))  # type: ignore[arg-type]
+    feeder = RowFeeder(specs, Policies(Fixed(chunk)), RowOptions(**more, **(options or {})))
     made = World(
         Scheduler(feeder, policy, Options(restart=True)), 4, inputs={0: borders}, offers=Needs(), pools=("node",)
     )
     made.tell(PoolChanged("node", Needs.of({"cores": 4, "memory": memory})))
     made.begin()
     return made
+
+
+def test_evaluations_of_units_run_one_at_a_time_where_the_node_holds_no_two() -> None:
+    made = of_rows(Allocation(nodes=NODE), 40_000, chunk=500, options={"parts": True, "chunk": 500})
+    together: list[int] = []
+
+    def memory(task: Task) -> float:
+        heads = [queue[0].task for queue in made.queues.values() if queue]
+        together.append(sum(isinstance(one.payload, EvaluateUnit) for one in heads))
+        return 5 * GB if isinstance(task.payload, EvaluateUnit) else 0.3 * GB
+
+    did = drive(made, memory)
+    assert made.end is not None
+    assert made.end.status == "complete"
+    assert did["ended"] <= 8  # the first of them
+    assert max(together) == 2  # which ended them, and from then on there is one
+    assert max(together[-100:]) == 1
+
+
+def test_a_merge_whose_worker_has_too_little_for_it_now_is_not_overtaken_for_ever() -> None:
+    class Large(Allocation):
+        def grant(self, task: Task, tries: Tries) -> tuple[Needs, Needs]:
+            needs, limits = super().grant(task, tries)
+            return (with_memory(needs, 8 * GB) if isinstance(task.payload, MergePartials) else needs), limits
+
+    made = of_rows(Large(nodes=NODE), 300_000, chunk=1_000)
+    drive(made, lambda _: 1 * GB)
+    assert made.end is not None
+    assert made.end.status == "complete"
+    merges = [number for number, one in enumerate(made.launched) if isinstance(one.task.payload, MergePartials)]
+    assert len(merges) > 4  # not only those of the end
+    assert merges[0] < 8 * 4 + MOST_OVERTAKES + 10
+
+
+def test_results_that_no_node_can_add_up_are_brought_as_they_are() -> None:
+    policy = Allocation(nodes=NODE)
+    for number in range(2):
+        policy.seen(Task(number, "d", 0, MergePartials(0)), used(9 * GB))
+    made = of_rows(policy, 40_000, chunk=1_000)
+    drive(made, lambda _: 1 * GB)
+    assert made.end is not None
+    assert made.end.status == "complete"
+    assert not any(isinstance(one.task.payload, MergePartials) for one in made.launched)
+
+
+def test_a_merge_that_used_too_much_has_its_rows_run_again_and_they_are_not_merged() -> None:
+    made = of_rows(Allocation(nodes=NODE), 60_000, chunk=1_000)
+    did = drive(made, lambda task: 9 * GB if isinstance(task.payload, MergePartials) else 1 * GB)
+    assert made.end is not None
+    assert made.end.status == "complete"
+    assert 0 < did["ended"] <= 4  # those that were under way, one at each worker
 
 
 @pytest.mark.parametrize("ladder", ["windrow", "workqueue"])

@@ -198,7 +198,13 @@ class UnitOfParts:
         run.parts, run.answers = parts, self._answers.setdefault(order, {})
         run.run_steps()
         run.put_columns()
+        run.parts = ()
         return run
+
+    def release(self) -> None:
+        """Let go of what its steps answered, which runs hold in a circle with their columns."""
+        for answers in self._answers.values():
+            answers.clear()
 
     def _rows(self, parts: list[UnitPart]) -> Selection:
         first, stop = self.chunk.borders[0], self.chunk.borders[-1]

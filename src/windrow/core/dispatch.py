@@ -165,13 +165,12 @@ class Dispatch:
     def place(self) -> None:
         if self.fresh:
             self._place_fresh()
-        if self.pinned:
-            self._place_pinned()
-        if not self.ready:
+        waits = self._place_pinned() if self.pinned else None
+        if not self.ready and waits is None:
             self._overtaken = None
             self._resources.reserved.clear()
             return
-        self._place_ready()
+        self._place_ready(waits)
 
     def _place_fresh(self) -> None:
         for node in list(self.fresh.values()):
@@ -181,25 +180,32 @@ class Dispatch:
                     self._launch(node, worker)
                     break
 
-    def _place_pinned(self) -> None:
+    def _place_pinned(self) -> Node | None:
+        """Place what runs at one worker; return a task that waits there for more than is free, be the worker idle or not."""
+        waits = None
         for life, nodes in list(self.pinned.items()):
             worker = self._workers.find(life)
             while worker is not None and nodes:
                 cls = self.classify(nodes[0])
                 if worker.chain is None:
                     room = self._resources.fits(cls, worker.site)
+                    waits = waits if room else nodes[0]
                 else:
                     room = worker.chain.cls is cls and worker.queue < MAX_QUEUE
+                    has = dict(worker.chain.cls.parts)
+                    if any(amount > has.get(name, 0.0) for name, amount in cls.parts):
+                        waits = nodes[0]
                 if not room:
                     break
                 self._launch(nodes[0], worker)
+        return waits
 
-    def _place_ready(self) -> None:
+    def _place_ready(self, waits: Node | None) -> None:
+        """Place what may run anywhere; ``waits``: a task that has been found to wait for more than is free."""
         heads, resources = self._heads, self._resources
-        if self._overtaken is not None and self._overtaken.id not in self.ready:
+        if self._overtaken is not None and self._overtaken.state is not TaskState.READY:
             self._look_at_waiting(None)
         aside: list[tuple[int, int, int, NeedsClass]] = []
-        waits: Node | None = None
         while heads and len(aside) < MOST_LOOKS:
             *_, entry, cls = heads[0]
             node = self._head(cls)
@@ -298,8 +304,9 @@ class Dispatch:
             resources.reserved.clear()
             self._overtaken, self._overtaken_at = node, (resources.grants, now)
         elif not resources.reserved and (resources.grants - grants >= MOST_OVERTAKES or now - since >= LONGEST_WAIT_S):
-            cls = node.cls
-            able = [site for site in resources.sites.values() if site.workers and resources.could(cls, site)]
+            cls, worker = node.cls, None if node.task.pin is None else self._workers.find(node.task.pin)
+            sites = resources.sites.values() if worker is None else [worker.site]
+            able = [site for site in sites if site.workers and resources.could(cls, site)]
             resources.reserved = dict.fromkeys(able, cls)
 
     def impossible(self) -> list[Node]:

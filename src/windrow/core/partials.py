@@ -151,23 +151,25 @@ class Partials:
         held = self._ledger.held
         outputs.sort(key=held.__getitem__)
         number, spec = self._next_task(), bundle.input.spec
-        bundle.merging[number] = level, tuple(outputs)
+        task = Task(
+            number,
+            spec.category,
+            0,
+            MergePartials(spec.id, self._whole(bundle.family, outputs)),
+            reads=tuple(outputs),
+            makes=(f"merge {number}",),
+            consumes=True,
+            needs=self._needs,
+            pin=bundle.life,
+        )
+        if not self.desk.has_room(task, bundle.life):  # the driver has, which puts results aside
+            self._bring(bundle, outputs)
+            return
+        bundle.merging[number] = level, task.reads
         self.merges[number] = bundle
         for output in outputs:
             del self.where[output]
-        self.desk.submit(
-            Task(
-                number,
-                spec.category,
-                0,
-                MergePartials(spec.id, self._whole(bundle.family, outputs)),
-                reads=tuple(outputs),
-                makes=(f"merge {number}",),
-                consumes=True,
-                needs=self._needs,
-                pin=bundle.life,
-            )
-        )
+        self.desk.submit(task)
 
     def _whole(self, family: Family, outputs: list[str]) -> tuple[tuple[int, int, int], ...]:
         """Name the inputs of a family, if there are several, of which all rows are in some partials."""

@@ -100,6 +100,10 @@ class LaunchPolicy:
         seconds = self._seconds.get(task.category)
         return seconds * task.size if seconds is not None and task.size else None
 
+    def most_memory(self, task: Task) -> float:  # noqa: ARG002 - for policies that learn
+        """Say how much memory a task is expected to use at most; 0: nothing is known."""
+        return 0.0
+
     def exhausted(self, found: TooMuch) -> Answer:
         """Blame the order first, then the shape, then the worker, then the task.
 

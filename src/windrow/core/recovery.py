@@ -18,7 +18,7 @@ from windrow.core.transitions import AttemptState, TaskState
 if TYPE_CHECKING:
     from windrow.core import events as happened
     from windrow.core.graph import Node
-    from windrow.core.policies import Tries
+    from windrow.core.policies import Answer, Tries
     from windrow.core.queues import Attempt
     from windrow.core.records import Life
     from windrow.core.scheduler import Scheduler
@@ -142,6 +142,9 @@ class Recovery:
         if not self.end_attempt(attempt, state):
             return
         if node.fed and (node.task.consumes or self._scheduler.stopping):
+            if failure.kind is FailureKind.EXHAUSTED:
+                why = self._ask(attempt, limit).why  # it cannot be tried again, but the policy learns from it
+                failure = hopeless(node, failure, limit, why) if why else failure
             self._give_up_fed(node, failure)
             return
         if failure is UNTOUCHED:
@@ -178,16 +181,21 @@ class Recovery:
                 self._queues.dismiss(other)
         return True
 
+    def _ask(self, attempt: Attempt, limit: happened.Exhausted | None) -> Answer:
+        """Ask the launch policy about a task that used too much."""
+        node, feeder = attempt.node, self._feeder
+        allowed = None if limit is None else (limit.resource, limit.limit)
+        moved = attempt.plan.moved and node.task.twin and feeder is not None
+        by_rows = node.fed and feeder is not None and feeder.can_cut_rows(node.task)
+        used = 0.0 if limit is None else limit.used
+        found = TooMuch(node.task, node.tries, moved, self._is_divisible(node), allowed, by_rows, used)
+        return self._scheduler.policy.exhausted(found)
+
     def _settle_exhausted(self, attempt: Attempt, failure: Failure, limit: happened.Exhausted | None) -> None:
         """A task used too much: do what the launch policy answers; the feeder divides what is given up."""
         node = attempt.node
         task, tries = node.task, node.tries
-        allowed = None if limit is None else (limit.resource, limit.limit)
-        moved = attempt.plan.moved and self._feeder is not None
-        by_rows = node.fed and self._feeder is not None and self._feeder.can_cut_rows(task)
-        used = 0.0 if limit is None else limit.used
-        found = TooMuch(task, tries, moved, self._is_divisible(node), allowed, by_rows, used)
-        act, needs, why, rows = self._scheduler.policy.exhausted(found)
+        act, needs, why, rows = self._ask(attempt, limit)
         if act == "written" and self._feeder is not None:
             self._feeder.blame_order(task.category)
             node.tries = tries._replace(exhaustions=tries.exhaustions - 1)  # the order's fault

@@ -32,7 +32,7 @@ from windrow.core.records import (
     Task,
     make_record,
 )
-from windrow.core.retry import lost_too_often
+from windrow.core.retry import MOST_LOSSES, lost_too_often
 from windrow.errors import InternalError
 
 if TYPE_CHECKING:
@@ -564,9 +564,10 @@ class RowFeeder:
 
     def _partials_lost(self, one: Input, rows: Sequence[Rows], failure: Failure, unit: SplitUnit | None = None) -> bool:
         """Partials are gone: there is nothing to try again, except that they vanished unseen."""
-        if failure.kind is FailureKind.CRASHED:
-            one.crashes += 1
-        vanished = failure.kind is FailureKind.CRASHED and one.crashes < self.options.crashes
+        ended = failure.kind in (FailureKind.CRASHED, FailureKind.EXHAUSTED)
+        one.crashes += ended
+        most = self.options.crashes if failure.kind is FailureKind.CRASHED else MOST_LOSSES  # they are not merged again
+        vanished = ended and one.crashes < most
         if failure.kind is FailureKind.LOST or vanished or self._stopped:
             self.inputs.give_back(rows)
             return False
@@ -627,10 +628,11 @@ class RowFeeder:
         if not isinstance(payload, (RunRows, EvaluateUnit)):
             label = self.inputs.inputs[payload.input].spec.label or f"input {payload.input}"
             return f"results of {label}" if isinstance(payload, MergePartials) else label
-        return ", ".join(
+        said = ", ".join(
             f"{self.inputs.inputs[part.input].spec.label or f'input {part.input}'} rows {part.start} to {part.stop}"
-            for part in payload.rows
+            for part in join_rows(payload.rows)
         )
+        return f"outputs of {said}" if isinstance(payload, EvaluateUnit) else said
 
     def is_divisible(self, task: Task) -> bool:
         payload = task.payload

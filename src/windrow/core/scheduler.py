@@ -129,6 +129,13 @@ class Scheduler:
     def submit(self, task: Task) -> None:
         self.graph.add((task,), fed=True)
 
+    def has_room(self, task: Task, life: Life) -> bool:
+        """Say whether a task is expected to get by with what a worker can have if it is alone on its node."""
+        worker = self.workers.find(life)
+        offers = [pool.offers.get("memory", 0.0) for pool in worker.site.pools] if worker is not None else []
+        most = max(offers, default=0.0)
+        return not most or self.policy.most_memory(task) < most
+
     def want(self, output: str) -> None:
         self.graph.want(self.graph.outputs[output])
 

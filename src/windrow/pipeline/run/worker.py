@@ -189,6 +189,7 @@ class RowsSide:
         unit = UnitOfParts(program, reader, chunk, parts, self.workload.stop.is_set)
         run, partial = unit.evaluate(skip=self.workload.skip)
         run.release()
+        unit.release()
         self.reading = Reading(run.store.read_seconds, run.store.read_cpu_s)
         self.workload.note_reads(source.index, reader.reads)
         reader.reads.clear()

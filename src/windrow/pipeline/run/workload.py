@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.blocks.chunk import Stopped
+from windrow.core.ledger import join_rows
 from windrow.core.records import EvaluateUnit, Failure, FailureKind, OpenInput, RunRows
 from windrow.errors import (
     CorruptFileError,
@@ -72,7 +73,8 @@ class RowsWorkload:
 
     def describe(self, task: Task) -> str:
         if type(task.payload) in (RunRows, EvaluateUnit):
-            return ", ".join(f"rows {r.start}-{r.stop} of {self.label(r.input)}" for r in task.payload.rows)
+            said = ", ".join(f"rows {r.start}-{r.stop} of {self.label(r.input)}" for r in join_rows(task.payload.rows))
+            return f"outputs of {said}" if type(task.payload) is EvaluateUnit else said
         what = "opening" if type(task.payload) is OpenInput else "adding up results of"
         return f"{what} {self.label(task.payload.input)}"
 

@@ -15,7 +15,7 @@ from statistics import median_low
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.core.policies import Answer, LaunchPolicy
-from windrow.core.records import IO, NO_LIMITS, EvaluateUnit, MergePartials, Needs, OpenInput, RunRows
+from windrow.core.records import IO, NO_LIMITS, EvaluateUnit, Measurement, MergePartials, Needs, OpenInput, RunRows
 from windrow.core.retry import in_words
 from windrow.errors import UnknownNameError, alternatives
 from windrow.shape.allocation.row_bounds import BLOCKS, ROWS, RowBounds
@@ -24,7 +24,7 @@ from windrow.shape.allocation.usage import TaskUsage
 
 if TYPE_CHECKING:
     from windrow.core.policies import TooMuch, Tries
-    from windrow.core.records import Measurement, Task
+    from windrow.core.records import Task
     from windrow.shape.allocation.strategies import Strategy
     from windrow.shape.allocation.usage import UsageFit
 
@@ -46,9 +46,12 @@ NEARLY_ALL = 0.98
 #: Multiples of it modulo one spread evenly: they stand for chance.
 GOLDEN = 0.6180339887498949
 
-#: Tasks about rows that run none. They are not ended below the memory of the largest node: what they work on is there already.
-OTHERS: dict[type, str] = {OpenInput: "open", EvaluateUnit: "evaluate", MergePartials: "merge"}
+#: Kinds of tasks about rows that run none, beside those of the bounds.
+OPEN, EVALUATE, MERGE = "open", "evaluate", "merge"
+OTHERS: dict[type, str] = {OpenInput: OPEN, EvaluateUnit: EVALUATE, MergePartials: MERGE}
 CALLS = "calls"
+#: They are not ended below the memory of the largest node: what they work on is there already, and would go with their worker.
+UNENDED = (OPEN, MERGE)
 
 
 class NodeSize(NamedTuple):
@@ -123,6 +126,7 @@ class Allocation(LaunchPolicy):
         places = [node for node in nodes for _ in range(node.places)]
         self._whole = median_low(node.memory for node in places) if places else 0.0
         self._largest = max((node.memory for node in places), default=0.0)
+        self._smallest = min((node.memory for node in places), default=0.0)
         self.share = median_low(node.memory / node.places for node in places) if places else 0.0
 
     # -- what is known
@@ -147,7 +151,13 @@ class Allocation(LaunchPolicy):
         return Key(task.category, OTHERS.get(type(task.payload), CALLS))
 
     def _most(self, key: Key) -> float:
+        if key.kind == MERGE:  # it runs where its results are, be that the smallest
+            return self._smallest
         return self._largest if self._cap is None or key.kind in OTHERS.values() else min(self._cap, self._largest)
+
+    def most_memory(self, task: Task) -> float:
+        fit = self._fit(self._key(task), 1)
+        return fit.upper(size_of(task)) if fit is not None else 0.0
 
     # -- grants
 
@@ -161,17 +171,16 @@ class Allocation(LaunchPolicy):
         if not self.share or IO in asked:
             return super().grant(task, tries)
         key = self._key(task)
-        if key.kind in OTHERS.values():  # what they work on is there already
-            return task.needs, with_memory(self.limits if task.twin else NO_LIMITS, self._largest)
         amount = asked.get("memory")  # as the user says, or the ladder
         if key.kind == CALLS and amount is None:
             return self._grant_call(task, key) or super().grant(task, tries)
         if amount is None:
-            amount = self._amount(key, task.size, task.id)
+            amount = self._amount(key, size_of(task), task.id)
         elif not tries.exhaustions:
             self._crowded = self._crowded or amount > self.share
         self._granted[task.id] = key, amount
-        return with_memory(task.needs, amount), with_memory(self.limits if task.twin else NO_LIMITS, amount)
+        limit = self._largest if key.kind in UNENDED else amount
+        return with_memory(task.needs, amount), with_memory(self.limits if task.twin else NO_LIMITS, limit)
 
     def _grant_call(self, task: Task, key: Key) -> tuple[Needs, Needs] | None:
         """Keep memory for a call where some are known to need more than their share; what nobody asked for is no limit."""
@@ -188,8 +197,8 @@ class Allocation(LaunchPolicy):
     def _amount(self, key: Key, rows: int, number: int) -> float:
         fit, first, share = self.fit(key), self._cap or self.share, self.share
         if fit is None:
-            written = self.fit(Key(key.category)) if key.moved else None
-            return min(first if written is None else max(first, written.upper(rows)), self._most(key))
+            like = self.fit(Key(key.category)) if key.moved or key.kind == EVALUATE else None
+            return min(first if like is None else max(first, like.upper(rows)), self._most(key))
         alike = self._alike[key]
         if alike.strategy is not None:
             amount = alike.strategy.predict(None, number * GOLDEN % 1) or first
@@ -203,31 +212,31 @@ class Allocation(LaunchPolicy):
         super().seen(task, measured)
         key, granted = self._granted.pop(task.id, (None, 0.0))
         key = key or self._key(task)
-        used, wall = measured.peak_memory, measured.wall
+        used, wall, size = measured.peak_memory, measured.wall, size_of(task)
         if not used:
             return False
         alike = self._find(key)
         facts, usage, fit = alike.facts, alike.usage, self.fit(key)
         facts["tasks"] += 1
-        for name, value in (("rows", task.size), ("most", used), ("most_granted", granted)):
+        for name, value in (("rows", size), ("most", used), ("most_granted", granted)):
             facts[name] = max(facts[name], value)
         facts["granted_byte_s"] += granted * wall
         facts["wasted_byte_s"] += max(granted - used, 0.0) * wall
         if fit is not None:
-            expected = fit.expected(task.size)
+            expected = fit.expected(size)
             facts["predictions"] += 1
             facts["predicted"] += expected
             facts["used"] += used
             facts["off"] += abs(expected - used)
-            usage.refit = usage.refit or used > fit.upper(task.size)
+            usage.refit = usage.refit or used > fit.upper(size)
         if alike.strategy is not None:
             alike.strategy.add(used, wall)
-        news = usage.add(task.size, measured) and "memory" not in dict(task.needs.amounts)
+        news = usage.add(size, measured) and "memory" not in dict(task.needs.amounts)
         if news and not granted and key.kind == CALLS:
             return self._outgrows(key)
         if not news or not granted:
             return False
-        return abs(self._amount(key, task.size, task.id) - granted) > MATERIAL * granted
+        return abs(self._amount(key, size, task.id) - granted) > MATERIAL * granted
 
     # -- what used too much
 
@@ -246,15 +255,21 @@ class Allocation(LaunchPolicy):
 
     def _climb(self, found: TooMuch, key: Key, granted: float) -> Answer:
         task, tries, most, divisible = found.task, found.tries, self._most(key), found.divisible
-        fit, room = self._fit(key, self._trusted), granted < most * ALMOST
+        size, fit, room = size_of(task), self._fit(key, self._trusted), granted < most * ALMOST
         if key.kind == CALLS:
             return super().exhausted(found)  # twice what it asked for, once
+        if key.kind == MERGE:  # its results have gone with its worker; those of the next are brought away
+            usage = self._find(key).usage
+            usage.add(
+                size, Measurement(peak_memory=int(max(found.used, granted)), baseline=int(usage.idle)), ended=True
+            )
+            return Answer("fail", why=self._why(key, granted))
         if fit is None:
             bound, room = most, room and not divisible and tries.exhaustions == 1
         else:
-            bound = fit.upper_beyond(task.size, granted) or self._largest / max(self._largest // (USEFUL * granted), 1)
+            bound = fit.upper_beyond(size, granted) or self._largest / max(self._largest // (USEFUL * granted), 1)
             bound = round_up(bound, most) if tries.exhaustions <= STEPS else most
-            divisible = divisible and fit.least(task.size, granted) <= most * NEARLY_ALL
+            divisible = divisible and fit.least(size, granted) <= most * NEARLY_ALL
             room = room and (bound <= most or not divisible)
         # Rows are to blame where most tasks would keep to what this one had, had they but one: more memory would hide them.
         if found.by_rows and (fit is None or fit.expected(1) <= (granted if room else most * NEARLY_ALL)):
@@ -263,7 +278,12 @@ class Allocation(LaunchPolicy):
             return Answer("larger", with_memory(task.needs, min(bound, most)))
         if divisible:
             return Answer("split")
-        if task.twin and found.limit is not None and not tries.fresh and tries.exhaustions <= STEPS + 2:
+        if (
+            (task.twin or key.kind == EVALUATE)
+            and found.limit is not None
+            and not tries.fresh
+            and tries.exhaustions <= STEPS + 2
+        ):
             return Answer("fresh")
         return Answer("fail", why=self._why(key, granted))
 
@@ -284,6 +304,8 @@ class Allocation(LaunchPolicy):
         if fit is not None and key.kind in (ROWS, BLOCKS):
             fixed, per_row = in_words("memory", fit.fixed), in_words("memory", fit.per_row)
             said += f"; tasks of {key.category!r} use {fixed} however few rows they have, and {per_row} a row"
+        if key.kind == EVALUATE:
+            said += "; outputs are made of all rows of a unit at once, however few rows its chunks have"
         return f"{said}. Let tasks have more (memory=, task_memory=, fewer workers), or make what they keep and return smaller"
 
     # -- for people, and for the next run
@@ -310,6 +332,13 @@ class Allocation(LaunchPolicy):
     def remember(self) -> list[dict[str, Any]]:
         """Give what the next run may begin with, as plain data."""
         return [{**key._asdict(), **alike.usage.plain()} for key, alike in self._alike.items()]
+
+
+def size_of(task: Task) -> int:
+    """Count the rows that a task works on."""
+    if type(task.payload) is EvaluateUnit:
+        return sum(rows.stop - rows.start for rows in task.payload.rows)
+    return task.size
 
 
 @lru_cache(256)  # equal ones are the same: tasks are told apart by that

@@ -73,6 +73,21 @@ def test_a_limited_run_says_what_it_learned(tmp_path: Path) -> None:
     assert 'id="chart-chunk-memory"' in page
 
 
+def test_a_run_directory_remembers_what_tasks_took(tmp_path: Path) -> None:
+    options: Any = {"memory": "500 MB", "workers": 2, "progress": False, "rundir": tmp_path / "run"}
+    first, again = analysis(), analysis()
+    first.run({"x": np.zeros(20_000)}, **options)
+    result = again.run({"x": np.zeros(1_000)}, **options)
+    before, after = (sum(used["count"] for used in made.memory_used) for made in (first, again))
+    assert after >= before + result.memory["data"]["tasks"] > before
+    manifest = tmp_path / "run" / "manifest.json"
+    for bad in ({"memory": [{"points": 3}]}, {"costs": {"data": ["x"]}}, {"memory": 1}):
+        content = json.loads(manifest.read_text())
+        content["learned"] |= bad
+        manifest.write_text(json.dumps(content))
+        assert analysis().run({"x": np.zeros(1_000)}, **options).complete
+
+
 def test_settings_to_pin_are_settings_of_a_run() -> None:
     x = np.zeros(5_000)
     pin = limited(x).memory["data"]["pin"]

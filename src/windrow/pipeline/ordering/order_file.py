@@ -1,7 +1,7 @@
 """Orders written down: ``result.freeze("plan.json")`` for ``run(order="plan.json")``, and in a run directory for the next run.
 
-A run directory keeps the same orders and guards in its manifest, with what each step is known by: they count only for the
-same steps.
+A run directory keeps the same orders and guards in its manifest, beside what tasks took and used, with what each step is known
+by: they count only for the same steps.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
+from windrow.core.records import StepCost
 from windrow.errors import UsageError
 from windrow.pipeline.ordering.situation import fitting_guards
 from windrow.pipeline.resume.step_digest import fingerprint
+from windrow.shape.allocation import Allocation
 from windrow.store.rundir import MANIFEST
 
 if TYPE_CHECKING:
@@ -53,25 +55,33 @@ def frozen_orders(path: Any) -> FrozenOrders:
     return _of_plain(path, content, least=1)
 
 
-def orders_to_keep(pipeline: Pipeline, definition: Definition) -> dict[str, Any]:
-    """Give what a run directory keeps: the orders that were found best, the guards, and the steps they are of."""
-    return {"steps": _known_by(definition), **_as_plain(pipeline.learned, sorted(pipeline.guards))}
+def learned(pipeline: Pipeline, definition: Definition) -> dict[str, Any]:
+    """Give what a run directory keeps: the orders that were found best, the guards, what tasks took, and the steps they are of."""
+    return {
+        "steps": _known_by(definition),
+        "memory": pipeline.memory_used,
+        "costs": {dataset: list(cost) for dataset, cost in pipeline.costs.items()},
+        **_as_plain(pipeline.learned, sorted(pipeline.guards)),
+    }
 
 
-def recall_orders(pipeline: Pipeline, definition: Definition, rundir: Any) -> None:
-    """Take over the orders an earlier run in this directory found, unless this program knows better.
+def recall(pipeline: Pipeline, definition: Definition, rundir: Any) -> None:
+    """Take over what an earlier run in this directory learned, unless this program knows better.
 
     A manifest that cannot be read is no reason not to run.
     """
-    if pipeline.learned or rundir is None:
+    if pipeline.learned or pipeline.costs or rundir is None:
         return
     try:
         content = json.loads((Path(rundir) / MANIFEST).read_text(encoding="utf-8"))[KEY]
         if content["steps"] != _known_by(definition):
             return
         found = _of_plain(rundir, content)
-    except (OSError, ValueError, KeyError, TypeError, UsageError):
+        costs = {str(dataset): StepCost(*[number + 0 for number in cost]) for dataset, cost in content["costs"].items()}
+        Allocation(remembered=content["memory"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, UsageError):
         return
+    pipeline.memory_used, pipeline.costs = content["memory"], costs
     pipeline.learned.update(found)
     pipeline.guards.update(fitting_guards(found.guards, definition))
 

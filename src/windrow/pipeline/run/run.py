@@ -26,8 +26,8 @@ from windrow.engines.machine_limits import granted_cores
 from windrow.errors import EngineError, UsageError, WindrowError
 from windrow.pipeline.definition.options import Options
 from windrow.pipeline.ordering.controller import FELL_BACK, OrderController, check_conditions, make_orders
-from windrow.pipeline.ordering.order_file import KEY as ORDERS
-from windrow.pipeline.ordering.order_file import orders_to_keep, recall_orders
+from windrow.pipeline.ordering.order_file import KEY as LEARNED
+from windrow.pipeline.ordering.order_file import learned, recall
 from windrow.pipeline.ordering.summary import summarise_orders
 from windrow.pipeline.results.load import keep
 from windrow.pipeline.results.memory import learned_memory, memory_lines
@@ -77,7 +77,7 @@ def run_pipeline(
         supply = StreamSupply(definition, source, options)
     else:
         supply = BatchSupply(definition, source, options)
-    recall_orders(pipeline, supply.definition, options.rundir)
+    recall(pipeline, supply.definition, options.rundir)
     with (
         running_in(options, supply.definition, supply.source) as directory,
         saving(supply.definition, supply.source) as supply.definition,
@@ -89,7 +89,7 @@ def run_pipeline(
             result.environment = environment()
             try:
                 result.notes = (*result.notes, *keep(result, directory))
-                directory.write_manifest({ORDERS: orders_to_keep(pipeline, definition)})
+                directory.write_manifest({LEARNED: learned(pipeline, definition)})
             except OSError as error:  # a full disk: what was computed is not lost for that
                 result.rundir = None
                 said = f"the result could not be written to {directory.path}: {error}; save it elsewhere"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 
 import windrow as wr
-from dask_cluster import local_client
+from dask_cluster import local_client, own_client
 from fire.analyses import BAD, PACE, UNIT, analysis, opened, said, write_file
 from fire.leftovers import wait_until
 from windrow.engines.dask import cluster as clusters
@@ -502,3 +503,40 @@ def test_a_scheduler_that_does_not_answer_is_not_one_without_workers(client: Any
 
     with pytest.raises(EngineError, match=r"does not answer \(OSError: nobody listens\)"):
         clusters.present(Deaf())
+
+
+# -- over networks that others use
+
+
+def test_all_goes_encrypted_and_nothing_of_ours_listens(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("certificates are made with openssl")
+    psutil, security = pytest.importorskip("psutil"), pytest.importorskip("distributed.security")
+    made = "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=windrow -keyout key.pem -out cert.pem"
+    subprocess.run(["openssl", *made.split()], cwd=tmp_path, capture_output=True, check=True)
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    certificates = {
+        f"tls_{side}_{name}": path
+        for side in ("scheduler", "worker", "client")
+        for name, path in (("cert", cert), ("key", key))
+    }
+
+    def listening() -> set[tuple[int, Any]]:
+        programs = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        found = [(one.pid, socket) for one in programs for socket in one.net_connections("inet")]
+        return {(pid, socket.laddr) for pid, socket in found if socket.status == psutil.CONN_LISTEN}
+
+    asked = security.Security(tls_ca_file=cert, require_encryption=True, **certificates)
+    with own_client(2, security=asked) as client:
+        addresses = [client.scheduler.address, *client.scheduler_info()["workers"]]
+        assert all(one.startswith("tls://") for one in addresses)
+        before = listening()
+        result = run(client)
+        assert said(result) == said(quiet())
+        check_ledger(result)
+        with wr.Session(engine=client) as session:
+            pids = session.gather([session.submit(os.getpid) for _ in range(4)])
+            assert set(pids) <= {one.pid for one in psutil.Process().children(recursive=True)}
+            sums = [session.submit(add, session.submit(fill, n), n) for n in range(3)]
+            assert [one.result().max() for one in sums] == [0, 2, 4]
+            assert listening() == before

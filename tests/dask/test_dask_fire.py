@@ -130,6 +130,31 @@ def test_all_workers_go_and_some_come_back(tmp_path: Path, monkeypatch: pytest.M
     assert any("were lost" in line for line in result.decisions)
 
 
+def test_a_worker_that_is_retired_hands_over_what_it_has(tmp_path: Path) -> None:
+    """It takes what it runs to an end, and nothing of it is run again."""
+
+    def retire() -> None:
+        pids.update(client.run(os.getpid))
+        retired.extend(client.retire_workers([max(pids)]))
+
+    pids: dict[str, int] = {}
+    retired: list[str] = []
+    with own_client() as client:
+        executions = Executions(client, tmp_path / "ran")
+        with Trouble(retire) as trouble:
+            result = run(client, analysis("notes", pace=PACE, place=str(tmp_path)), progress=trouble.progress)
+        executions.check()
+    check_whole(result)
+    assert retired == [max(pids)]
+    assert "cluster: 3 workers of Dask took part, 1 were retired and lost nothing" in result.decisions
+    ran: dict[int, set[int]] = {pid: set() for pid in pids.values()}
+    for pid, unit in (map(int, line.split()) for line in (tmp_path / "units").read_text().splitlines()):
+        ran[pid].add(unit)
+    there = ran.pop(pids[retired[0]])
+    assert there
+    assert not there & set().union(*ran.values())
+
+
 @pytest.mark.slow
 def test_workers_that_join_get_work() -> None:
     units = 1_200  # half a minute for one worker: others begin before that is over
@@ -212,6 +237,21 @@ def test_a_large_value_is_made_again_where_its_node_was_killed(tmp_path: Path) -
             assert (total.shape, total.min(), total.max()) == ((LARGE,), 3, 3)
         executions.check()
     assert len((tmp_path / "made 1").read_text().split()) == 2
+
+
+def test_values_of_a_node_that_is_retired_are_brought_away(tmp_path: Path) -> None:
+    with own_client() as client:
+        executions = Executions(client, tmp_path / "ran")
+        with wr.Session(engine=client) as session:
+            made = [session.submit(fill, number, str(tmp_path)) for number in range(6)]
+            session.barrier()
+            pid = int((tmp_path / "made 1").read_text())
+            address = next(one for one, other in client.run(os.getpid).items() if other == pid)
+            assert list(client.retire_workers([address])) == [address]
+            total = session.submit(add, *made).result()
+            assert (total.shape, total.min(), total.max()) == ((LARGE,), 15, 15)
+        executions.check()
+    assert [len((tmp_path / f"made {number}").read_text().split()) for number in range(6)] == [1] * 6
 
 
 LARGE = 2_500_000  # numbers: 20 MB

@@ -27,6 +27,14 @@ class Nodes(NamedTuple):
     sizes: tuple[tuple[int, int], ...]  #: of each: bytes of memory, 0 where nobody said, and threads
 
 
+class Member(NamedTuple):
+    """A worker of Dask."""
+
+    cores: int
+    memory: int  #: bytes; 0: nobody said
+    leaving: bool = False  #: it is being retired: Dask moves what it has away, and gives it nothing new
+
+
 def is_cluster(engine: Any) -> bool:
     """Say whether something names a Dask cluster."""
     if isinstance(engine, str):
@@ -71,8 +79,8 @@ def _client_at(address: str) -> Any:
     return _clients[address]
 
 
-def present(client: Any) -> dict[str, tuple[int, int]]:
-    """Ask which workers there are: their threads and memory by address."""
+def present(client: Any) -> dict[str, Member]:
+    """Ask which workers there are, by address."""
     try:
         # Not ``scheduler_info``: it gives what was heard last, of no workers at all, where the scheduler does not answer.
         found = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=HUNG_S)["workers"]
@@ -81,9 +89,12 @@ def present(client: Any) -> dict[str, tuple[int, int]]:
             f"the Dask scheduler does not answer ({type(error).__name__}: {error}): is it still running? "
             "What was done is kept where rundir= was given, and resume=True goes on with it"
         ) from error
-    return {address: (one["nthreads"], one["memory_limit"] or 0) for address, one in found.items()}
+    return {
+        address: Member(one["nthreads"], one["memory_limit"] or 0, one["status"] == "closing_gracefully")
+        for address, one in found.items()
+    }
 
 
 def nodes_of(client: Any) -> Nodes:
     found = present(client).values()
-    return Nodes(sum(cores for cores, _ in found), tuple((memory, cores) for cores, memory in found))
+    return Nodes(sum(one.cores for one in found), tuple((one.memory, one.cores) for one in found))

@@ -199,8 +199,10 @@ class EngineChoice:
         return 1 if self._setup is None or self.switched else self._setup.depth
 
     def _about_cluster(self) -> list[str]:
-        nodes, lost = len(self._cluster.seen), self._cluster.lost
-        said = [f"cluster: {nodes} workers of Dask took part" + (f", {lost} were lost" if lost else "")]
+        nodes, lost, left = len(self._cluster.seen), self._cluster.lost, self._cluster.left
+        said = [f"cluster: {nodes} workers of Dask took part"]
+        said[0] += f", {lost} were lost" if lost else ""
+        said[0] += f", {left} were retired and lost nothing" if left else ""
         return said + [f"cluster: {address} was not used: {why}" for address, why in self._cluster.unfit.items()]
 
     def _processes(self, number: int) -> Engine:

@@ -19,6 +19,7 @@ from fire.analyses import BAD, PACE, UNIT, analysis, opened, said
 from fire.leftovers import parent_of, wait_until, written_rows
 from fire.task_graphs import LAYERS, called, plainly
 from windrow.engines.dask import engine as engines
+from windrow.engines.dask.cluster import left_s
 from windrow.errors import EngineError
 from windrow.shape import safety
 from windrow.store.journal import journal
@@ -162,6 +163,24 @@ def test_workers_that_join_get_work() -> None:
         result = run(client, analysis(pace=PACE), units, progress=trouble.progress)
     check_whole(result, units)
     assert any(f"cluster: {count} workers of Dask took part" in result.decisions for count in (2, 3))
+
+
+def test_an_adaptive_cluster_grows_from_nothing() -> None:
+    from windrow.engines.dask.adaptive import Adaptive
+
+    units, most = 200, [0]
+    with own_client(0) as client:
+        cluster = client.cluster
+        cluster.adapt(Adaptive=Adaptive, minimum=0, maximum=3, interval="100ms", target_duration="1s", wait_count=20)
+        result = run(
+            client, analysis(pace=PACE), units, progress=lambda _: most.append(max(most[-1], len(cluster.worker_spec)))
+        )
+        with wr.Session(engine=client) as session:
+            assert session.submit(pow, 2, 3).result() == 8
+        assert left_s[client.scheduler_info()["id"]] == {}
+        wait_until(lambda: not cluster.worker_spec, "no workers are asked for when nothing is left")
+    check_whole(result, units)
+    assert most[-1] == 3
 
 
 def test_a_cluster_that_is_closed_is_named_and_what_was_done_is_kept(

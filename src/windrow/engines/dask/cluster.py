@@ -17,6 +17,9 @@ HUNG_S = 60.0
 #: The message for a user who passes workers= together with a cluster.
 ITS_OWN_WORKERS = "workers= is about this machine; a cluster has the workers that it was given: leave workers= out"
 
+#: by scheduler and run: seconds of work of one core that are left, as far as that is known; what is here wants workers
+left_s: dict[str, dict[str, float]] = {}
+
 _clients: dict[str, Any] = {}  #: by address: those that we have opened, which Dask closes when the program ends
 
 

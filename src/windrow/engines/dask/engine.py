@@ -38,7 +38,7 @@ from windrow.core.events import (
 from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Needs
 from windrow.engines.base import Capabilities
 from windrow.engines.dask import node as nodes
-from windrow.engines.dask.cluster import HUNG_S, Member, present
+from windrow.engines.dask.cluster import HUNG_S, Member, left_s, present
 from windrow.engines.dask.remote import ENDING_S, GONE, DaskTasks, RemoteNode, all_of
 from windrow.engines.dask.words import (
     ALONG,
@@ -62,7 +62,7 @@ from windrow.engines.processes.values import own_copy
 from windrow.errors import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from windrow.core.commands import EngineCommand
     from windrow.engines.base import Workload
@@ -71,6 +71,8 @@ if TYPE_CHECKING:
 LOOK_S, LOOK_S_EACH = 0.5, 0.005
 #: Seconds without any worker after which that is said.
 ALONE_S = 5.0
+#: Seconds that something takes of which nothing is known: more than nothing.
+LITTLE_S = 0.001
 #: Why a worker gets no more work whose worker of Dask is retired.
 RETIRED = "its worker of Dask is retired"
 
@@ -101,6 +103,9 @@ class DaskEngine:
         self.seen: set[str] = set()  #: addresses of nodes that took part
         self.lost = self.left = 0  #: of these, and those that handed over what they had before they went
         self.unfit: dict[str, str] = {}  #: nodes that are of no use, and why
+        self.left_s: Callable[[], float | None] = lambda: None  #: of one core: the work that is left
+        self._cluster = ""  #: by which its scheduler is known
+        self._ended, self._took_s = 0, 0.0  #: tasks, and what they took
         self._count = 0
         self._next_worker = number
         self._workload: Any = None
@@ -127,6 +132,7 @@ class DaskEngine:
     def start(self, workload: Workload) -> None:
         self._workload = workload
         self._content()  # what cannot be sent is refused before anybody is asked for
+        self._cluster = self._client.scheduler_info()["id"]
         self._see(present(self._client))
         for name, target in (("watch", self._watch), ("receive", self._tasks.receive)):
             thread = threading.Thread(target=target, name=f"windrow-dask-{name}", daemon=True)
@@ -153,7 +159,8 @@ class DaskEngine:
                 return
 
     def _see(self, present: Mapping[str, Member]) -> None:
-        """Take in who is there now."""
+        """Take in who is there now, and say what is left to do for more."""
+        left_s.setdefault(self._cluster, {})[self._run] = _or_little(self.left_s())
         for lost in [one for address, one in self._nodes.items() if address not in present]:
             self._lose(lost, "is gone: it was ended, it crashed, or the connection to it broke")
         for address, member in present.items():
@@ -477,6 +484,8 @@ class DaskEngine:
             elif kind is WorkerLost:
                 self._forget(said.life)
             elif kind is Finished:
+                self._ended += 1
+                self._took_s += said.measurement.wall
                 for made in said.made:
                     self._where.setdefault(Handle(made.output, said.attempt), set()).add(said.life)
             elif kind is OutputReady:
@@ -529,6 +538,10 @@ class DaskEngine:
                 self._events.append(FetchFailed(handle, fetches[0].source, failure))
                 return
         self._events.append(held)
+
+    def mean_s(self) -> float:
+        """What a task has taken so far."""
+        return _or_little(self._took_s / self._ended if self._ended else None)
 
     def has(self, handle: Handle) -> bool:
         return handle in self._outputs
@@ -588,6 +601,7 @@ class DaskEngine:
         if self._over.is_set():
             return
         self._over.set()
+        left_s.get(self._cluster, {}).pop(self._run, None)
         self._tasks.end(list(self._nodes.values()))
         for thread in self._threads:
             thread.join(ENDING_S)
@@ -595,6 +609,10 @@ class DaskEngine:
         self._outputs.clear()
         self._opened.clear()
         self._events.clear()
+
+
+def _or_little(seconds: float | None) -> float:
+    return LITTLE_S if seconds is None else seconds
 
 
 def _lost(message: str) -> Failure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from collections import Counter
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -503,6 +504,57 @@ def test_a_scheduler_that_does_not_answer_is_not_one_without_workers(client: Any
 
     with pytest.raises(EngineError, match=r"does not answer \(OSError: nobody listens\)"):
         clusters.present(Deaf())
+
+
+# -- MPI
+
+MPI_ANALYSIS = """
+import numpy as np
+import windrow as wr
+
+analysis = wr.Pipeline("mpi")
+analysis.cut(lambda x: x > 0, name="positive")
+analysis.region("kept", "positive")
+
+@analysis.output
+def total(x):
+    return x.sum()
+
+data = {"x": np.random.default_rng(1).normal(size=500_000)}
+"""
+
+
+@pytest.mark.slow
+def test_processes_of_mpi_are_a_cluster(tmp_path: Path) -> None:
+    pytest.importorskip("dask_mpi", reason="dask-mpi is not installed: pip install 'windrow[mpi]'")
+    if shutil.which("mpiexec") is None:
+        pytest.skip("there is no mpiexec")
+    (tmp_path / "mine.py").write_text(MPI_ANALYSIS)
+    windrow = [sys.executable, "-m", "windrow", "run", "--quiet", "mine.py"]
+    of_openmpi = ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM", "MCA_rmaps_base_oversubscribe")
+    environment = {
+        **os.environ, **{f"OMPI_{name}": "1" for name in of_openmpi}, "PYTHONPATH": os.pathsep.join(map(str, sys.path)),
+    }  # fmt: skip
+    for command in (
+        [*windrow, "--engine", "inline", "--out", "here.json"],
+        ["mpiexec", "-n", "4", *windrow, "--engine", "dask-mpi", "--out", "there.json", "--json", "about.json"],
+    ):
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=300)
+    about, here, there = ((tmp_path / name).read_text() for name in ("about.json", "here.json", "there.json"))
+    assert json.loads(here)["outputs"] == json.loads(there)["outputs"]
+    assert "cluster: 2 workers of Dask took part" in about
+
+
+def test_mpi_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dask_mpi", None)
+    with pytest.raises(EngineError, match=r"dask-mpi cannot be used .*: pip install 'windrow\[mpi\]'"):
+        run("dask-mpi")
+    monkeypatch.setitem(sys.modules, "dask_mpi", ModuleType("dask_mpi"))
+    alone: Any = ModuleType("mpi4py")
+    alone.MPI = SimpleNamespace(COMM_WORLD=SimpleNamespace(Get_size=lambda: 1))
+    monkeypatch.setitem(sys.modules, "mpi4py", alone)
+    with pytest.raises(EngineError, match=r"needs 3 processes or more, .* and there is 1: begin it with mpiexec"):
+        wr.Session(engine="dask-mpi")
 
 
 # -- over networks that others use

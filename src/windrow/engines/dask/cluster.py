@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
 import sys
 from typing import Any, NamedTuple
 
@@ -9,6 +11,8 @@ from windrow.errors import EngineError, UsageError
 
 #: Beginnings of addresses of schedulers.
 ADDRESSES = ("tcp://", "tls://", "ucx://", "ws://", "wss://")
+#: What stands for the processes that mpiexec has started: one is the scheduler, one goes on with the program, the others work.
+MPI = "dask-mpi"
 #: Seconds that a scheduler has to answer.
 ANSWER_S = 10.0
 #: Seconds after which one that does not answer is taken not to run any more.
@@ -41,7 +45,7 @@ class Member(NamedTuple):
 def is_cluster(engine: Any) -> bool:
     """Say whether something names a Dask cluster."""
     if isinstance(engine, str):
-        return engine.startswith(ADDRESSES)
+        return engine == MPI or engine.startswith(ADDRESSES)
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(engine, (distributed.Client, distributed.deploy.Cluster))
 
@@ -49,7 +53,7 @@ def is_cluster(engine: Any) -> bool:
 def connect(engine: Any) -> Any:
     """Give a client of the cluster that a user names."""
     if isinstance(engine, str):
-        return _client_at(engine)
+        return _mpi_client() if engine == MPI else _client_at(engine)
     from distributed import Client
     from distributed.deploy import Cluster
 
@@ -80,6 +84,33 @@ def _client_at(address: str) -> Any:
             f"no Dask scheduler answers at {address} within {ANSWER_S:.0f} s: is the address right, and may this machine reach it?"
         ) from error
     return _clients[address]
+
+
+def _mpi_client() -> Any:
+    """Make a cluster of the processes that mpiexec has started; only the one that the program goes on in comes back."""
+    known = _clients.get(MPI)
+    if known is not None and known.status == "running":
+        return known
+    try:
+        import dask_mpi
+        from distributed import Client
+        from mpi4py import MPI as mpi  # noqa: N811 - it begins MPI
+    except (ImportError, RuntimeError) as error:  # the latter where there is no library of MPI
+        raise EngineError(
+            f"dask-mpi cannot be used ({error}): pip install 'windrow[mpi]', and an MPI itself"
+        ) from error
+    found = mpi.COMM_WORLD.Get_size()
+    if found < 3:
+        raise EngineError(
+            f"dask-mpi needs 3 processes or more, for the scheduler, the program and a worker each, and there is {found}: "
+            "begin it with mpiexec -n 4 windrow run --engine dask-mpi ..."
+        )
+    logging.getLogger("distributed").setLevel(logging.WARNING)
+    dask_mpi.initialize(dashboard=False)
+    client = _clients[MPI] = Client(set_as_default=False)
+    atexit.register(client.close)  # before dask-mpi ends the others
+    client.wait_for_workers(found - 2, timeout=HUNG_S)
+    return client
 
 
 def present(client: Any) -> dict[str, Member]:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import warnings
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -57,16 +57,16 @@ class Trouble(threading.Thread):
 
     def __init__(self, what: Callable[[], Any], rows: int = UNITS * UNIT // 10) -> None:
         super().__init__(daemon=True)
-        self._what, self._rows, self._begin = what, rows, threading.Event()
+        self._what, self._rows, self.begin = what, rows, threading.Event()
         self.error: BaseException | None = None
 
     def progress(self, now: Any) -> None:
         if now.rows_done >= self._rows:
-            self._begin.set()
+            self.begin.set()
 
     def run(self) -> None:
         try:
-            assert self._begin.wait(300)
+            assert self.begin.wait(300)
             self._what()
         except BaseException as error:  # noqa: BLE001 - raised again by the test
             self.error = error
@@ -76,7 +76,7 @@ class Trouble(threading.Thread):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._begin.set()
+        self.begin.set()
         self.join(300)
         assert self.error is None
 
@@ -111,23 +111,31 @@ def test_the_connection_to_the_scheduler_breaks_and_comes_back(tmp_path: Path) -
     check_whole(result)
 
 
-def test_all_workers_go_and_some_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_join_all_go_and_some_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in figure 9 of the paper on task shaping, from no worker at all."""
     monkeypatch.setattr(engines, "ALONE_S", 0.0)
-    with own_client() as client:
+    units, done, alone = 300, [0], threading.Event()
+    with own_client(0) as client:
         executions = Executions(client, tmp_path / "ran")
 
-        def go_and_come() -> None:
-            client.cluster.scale(0)
-            wait_until(lambda: said_to_wait.is_set(), "the run says that it waits")
-            client.cluster.scale(2)
+        def are_done(rows: float) -> bool:
+            return done[-1] >= rows
 
-        said_to_wait = threading.Event()
-        with warnings.catch_warnings(), Trouble(go_and_come) as trouble:
+        def come_and_go() -> None:
+            for share, workers in ((0.0, 1), (0.1, 3), (0.5, 0), (0.5, 2)):
+                wait_until(partial(are_done, share * units * UNIT), "so many rows are done")
+                if workers in (1, 2):
+                    wait_until(alone.is_set, "the run says that it waits")
+                    alone.clear()
+                client.cluster.scale(workers)
+
+        with warnings.catch_warnings(), Trouble(come_and_go, rows=0) as trouble:
             warnings.simplefilter("always")
-            warnings.showwarning = lambda message, *_: said_to_wait.set()
-            result = run(client, analysis(pace=PACE), progress=trouble.progress)
+            warnings.showwarning = lambda *_: alone.set()
+            trouble.begin.set()
+            result = run(client, analysis(pace=PACE), units, progress=lambda now: done.append(now.rows_done))
         executions.check()
-    check_whole(result)
+    check_whole(result, units)
     assert any("were lost" in line for line in result.decisions)
 
 

@@ -376,6 +376,29 @@ def add_up(one: Any, other: Any, number: int) -> int:
     return int(one.sum() + other.sum()) + number
 
 
+def ask(place: str, number: int) -> int:
+    """Ask a server, and count who is at it meanwhile, in whatever process."""
+    mine = Path(place, f"asks-{number}")
+    mine.touch()
+    time.sleep(0.1)
+    found = len(list(Path(place).glob("asks-*")))
+    mine.unlink()
+    return found
+
+
+def meet(place: str, number: int) -> None:
+    """Wait until three are at it."""
+    Path(place, f"meets-{number}").touch()
+    wait_until(lambda: len(list(Path(place).glob("meets-*"))) == 3, "three are there at once")
+
+
+def test_what_a_session_has_is_counted_over_all_workers(client: Any, tmp_path: Path) -> None:
+    with wr.Session(engine=client, resources={"database": 2}) as session:
+        at_once = wr.task(ask, resources={"database": 1})
+        assert max(session.gather([at_once(str(tmp_path), number) for number in range(12)])) <= 2
+        session.gather([session.submit(meet, str(tmp_path), number) for number in range(3)])  # they need nothing
+
+
 # -- several at a time
 
 

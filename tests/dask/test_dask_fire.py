@@ -281,6 +281,31 @@ def test_values_of_a_node_that_is_retired_are_brought_away(tmp_path: Path) -> No
     assert [len((tmp_path / f"made {number}").read_text().split()) for number in range(6)] == [1] * 6
 
 
+def test_dask_does_not_wait_for_ever_for_a_node_that_is_retired(tmp_path: Path) -> None:
+    with own_client() as client:
+        client.run(wait_for_nodes, 0.5)
+        with wr.Session(engine=client) as session:
+            tasks = [session.submit(go_on, number, str(tmp_path)) for number in range(3)]
+            wait_until(lambda: len(list(tmp_path.glob("at *"))) == 3, "three tasks run")
+            address = min(client.scheduler_info()["workers"])
+            assert list(client.retire_workers([address])) == [address]
+            (tmp_path / "go on").touch()
+            assert session.gather(tasks) == [0, 1, 2]  # one of them elsewhere
+
+
+def wait_for_nodes(seconds: float) -> None:
+    """In a worker of Dask: wait so long for a node when it is retired."""
+    from windrow.engines.dask import node
+
+    node.LEAVE_S = seconds
+
+
+def go_on(number: int, place: str) -> int:
+    Path(place, f"at {number}").touch()
+    wait_until(Path(place, "go on").exists, "it may go on")
+    return number
+
+
 LARGE = 2_500_000  # numbers: 20 MB
 
 

@@ -65,7 +65,7 @@ def own_client(workers: int = 3, **options: Any) -> Iterator[Any]:
     cluster = _make(workers, **options)
     client = distributed.Client(cluster, set_as_default=False)
     try:
-        yield _begin_threads(client)
+        yield _begin_threads(client) if workers else client
     finally:
         client.close(timeout=10)
         cluster.close(timeout=10)

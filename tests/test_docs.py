@@ -146,8 +146,8 @@ def run_command(command: str, wanted: str, place: str) -> None:
     program, *arguments = shlex.split(command)
     if program == "windrow":
         code, printed = run_windrow(arguments)
-    elif program in ("python", "pytest"):
-        start = [sys.executable] if program == "python" else [sys.executable, "-m", "pytest"]
+    elif program in ("python", "pytest", "openssl"):
+        start = {"python": [sys.executable], "pytest": [sys.executable, "-m", "pytest"]}.get(program, [program])
         done = subprocess.run([*start, *arguments], capture_output=True, text=True, check=False)
         code, printed = done.returncode, done.stdout + done.stderr
     else:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import warnings
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +19,7 @@ from fire.analyses import BAD, PACE, UNIT, analysis, opened, said
 from fire.leftovers import parent_of, wait_until, written_rows
 from fire.task_graphs import LAYERS, called, plainly
 from windrow.engines.dask import engine as engines
+from windrow.engines.dask.cluster import left_s
 from windrow.errors import EngineError
 from windrow.shape import safety
 from windrow.store.journal import journal
@@ -56,16 +57,16 @@ class Trouble(threading.Thread):
 
     def __init__(self, what: Callable[[], Any], rows: int = UNITS * UNIT // 10) -> None:
         super().__init__(daemon=True)
-        self._what, self._rows, self._begin = what, rows, threading.Event()
+        self._what, self._rows, self.begin = what, rows, threading.Event()
         self.error: BaseException | None = None
 
     def progress(self, now: Any) -> None:
         if now.rows_done >= self._rows:
-            self._begin.set()
+            self.begin.set()
 
     def run(self) -> None:
         try:
-            assert self._begin.wait(300)
+            assert self.begin.wait(300)
             self._what()
         except BaseException as error:  # noqa: BLE001 - raised again by the test
             self.error = error
@@ -75,7 +76,7 @@ class Trouble(threading.Thread):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._begin.set()
+        self.begin.set()
         self.join(300)
         assert self.error is None
 
@@ -110,24 +111,57 @@ def test_the_connection_to_the_scheduler_breaks_and_comes_back(tmp_path: Path) -
     check_whole(result)
 
 
-def test_all_workers_go_and_some_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_join_all_go_and_some_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in figure 9 of the paper on task shaping, from no worker at all."""
     monkeypatch.setattr(engines, "ALONE_S", 0.0)
-    with own_client() as client:
+    units, done, alone = 300, [0], threading.Event()
+    with own_client(0) as client:
         executions = Executions(client, tmp_path / "ran")
 
-        def go_and_come() -> None:
-            client.cluster.scale(0)
-            wait_until(lambda: said_to_wait.is_set(), "the run says that it waits")
-            client.cluster.scale(2)
+        def are_done(rows: float) -> bool:
+            return done[-1] >= rows
 
-        said_to_wait = threading.Event()
-        with warnings.catch_warnings(), Trouble(go_and_come) as trouble:
+        def come_and_go() -> None:
+            for share, workers in ((0.0, 1), (0.1, 3), (0.5, 0), (0.5, 2)):
+                wait_until(partial(are_done, share * units * UNIT), "so many rows are done")
+                if workers in (1, 2):
+                    wait_until(alone.is_set, "the run says that it waits")
+                    alone.clear()
+                client.cluster.scale(workers)
+
+        with warnings.catch_warnings(), Trouble(come_and_go, rows=0) as trouble:
             warnings.simplefilter("always")
-            warnings.showwarning = lambda message, *_: said_to_wait.set()
-            result = run(client, analysis(pace=PACE), progress=trouble.progress)
+            warnings.showwarning = lambda *_: alone.set()
+            trouble.begin.set()
+            result = run(client, analysis(pace=PACE), units, progress=lambda now: done.append(now.rows_done))
+        executions.check()
+    check_whole(result, units)
+    assert any("were lost" in line for line in result.decisions)
+
+
+def test_a_worker_that_is_retired_hands_over_what_it_has(tmp_path: Path) -> None:
+    """It takes what it runs to an end, and nothing of it is run again."""
+
+    def retire() -> None:
+        pids.update(client.run(os.getpid))
+        retired.extend(client.retire_workers([max(pids)]))
+
+    pids: dict[str, int] = {}
+    retired: list[str] = []
+    with own_client() as client:
+        executions = Executions(client, tmp_path / "ran")
+        with Trouble(retire) as trouble:
+            result = run(client, analysis("notes", pace=PACE, place=str(tmp_path)), progress=trouble.progress)
         executions.check()
     check_whole(result)
-    assert any("were lost" in line for line in result.decisions)
+    assert retired == [max(pids)]
+    assert "cluster: 3 workers of Dask took part, 1 were retired and lost nothing" in result.decisions
+    ran: dict[int, set[int]] = {pid: set() for pid in pids.values()}
+    for pid, unit in (map(int, line.split()) for line in (tmp_path / "units").read_text().splitlines()):
+        ran[pid].add(unit)
+    there = ran.pop(pids[retired[0]])
+    assert there
+    assert not there & set().union(*ran.values())
 
 
 @pytest.mark.slow
@@ -137,6 +171,24 @@ def test_workers_that_join_get_work() -> None:
         result = run(client, analysis(pace=PACE), units, progress=trouble.progress)
     check_whole(result, units)
     assert any(f"cluster: {count} workers of Dask took part" in result.decisions for count in (2, 3))
+
+
+def test_an_adaptive_cluster_grows_from_nothing() -> None:
+    from windrow.engines.dask.adaptive import Adaptive
+
+    units, most = 200, [0]
+    with own_client(0) as client:
+        cluster = client.cluster
+        cluster.adapt(Adaptive=Adaptive, minimum=0, maximum=3, interval="100ms", target_duration="1s", wait_count=20)
+        result = run(
+            client, analysis(pace=PACE), units, progress=lambda _: most.append(max(most[-1], len(cluster.worker_spec)))
+        )
+        with wr.Session(engine=client) as session:
+            assert session.submit(pow, 2, 3).result() == 8
+        assert left_s[client.scheduler_info()["id"]] == {}
+        wait_until(lambda: not cluster.worker_spec, "no workers are asked for when nothing is left")
+    check_whole(result, units)
+    assert most[-1] == 3
 
 
 def test_a_cluster_that_is_closed_is_named_and_what_was_done_is_kept(
@@ -212,6 +264,46 @@ def test_a_large_value_is_made_again_where_its_node_was_killed(tmp_path: Path) -
             assert (total.shape, total.min(), total.max()) == ((LARGE,), 3, 3)
         executions.check()
     assert len((tmp_path / "made 1").read_text().split()) == 2
+
+
+def test_values_of_a_node_that_is_retired_are_brought_away(tmp_path: Path) -> None:
+    with own_client() as client:
+        executions = Executions(client, tmp_path / "ran")
+        with wr.Session(engine=client) as session:
+            made = [session.submit(fill, number, str(tmp_path)) for number in range(6)]
+            session.barrier()
+            pid = int((tmp_path / "made 1").read_text())
+            address = next(one for one, other in client.run(os.getpid).items() if other == pid)
+            assert list(client.retire_workers([address])) == [address]
+            total = session.submit(add, *made).result()
+            assert (total.shape, total.min(), total.max()) == ((LARGE,), 15, 15)
+        executions.check()
+    assert [len((tmp_path / f"made {number}").read_text().split()) for number in range(6)] == [1] * 6
+
+
+def test_dask_does_not_wait_for_ever_for_a_node_that_is_retired(tmp_path: Path) -> None:
+    with own_client() as client:
+        client.run(wait_for_nodes, 0.5)
+        with wr.Session(engine=client) as session:
+            tasks = [session.submit(go_on, number, str(tmp_path)) for number in range(3)]
+            wait_until(lambda: len(list(tmp_path.glob("at *"))) == 3, "three tasks run")
+            address = min(client.scheduler_info()["workers"])
+            assert list(client.retire_workers([address])) == [address]
+            (tmp_path / "go on").touch()
+            assert session.gather(tasks) == [0, 1, 2]  # one of them elsewhere
+
+
+def wait_for_nodes(seconds: float) -> None:
+    """In a worker of Dask: wait so long for a node when it is retired."""
+    from windrow.engines.dask import node
+
+    node.LEAVE_S = seconds
+
+
+def go_on(number: int, place: str) -> int:
+    Path(place, f"at {number}").touch()
+    wait_until(Path(place, "go on").exists, "it may go on")
+    return number
 
 
 LARGE = 2_500_000  # numbers: 20 MB

@@ -238,6 +238,7 @@ def test_a_node_that_hears_nothing_ends_by_itself(bench: Bench, monkeypatch: pyt
 
 def test_a_node_that_is_begun_again_ends_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "secede", lambda: None)
+    monkeypatch.setattr(nodes, "get_worker", lambda: None)
     setup = Setup(0, 1, PRELOAD, nodes.versions(), (str(Path.cwd()), sys.path))
     workload = Content.of(pack_workload(Work()).arrive())
     try:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,14 +15,14 @@ from collections import Counter
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import windrow as wr
-from dask_cluster import local_client
+from dask_cluster import local_client, own_client
 from fire.analyses import BAD, PACE, UNIT, analysis, opened, said, write_file
 from fire.leftovers import wait_until
 from windrow.engines.dask import cluster as clusters
@@ -374,6 +376,29 @@ def add_up(one: Any, other: Any, number: int) -> int:
     return int(one.sum() + other.sum()) + number
 
 
+def ask(place: str, number: int) -> int:
+    """Ask a server, and count who is at it meanwhile, in whatever process."""
+    mine = Path(place, f"asks-{number}")
+    mine.touch()
+    time.sleep(0.1)
+    found = len(list(Path(place).glob("asks-*")))
+    mine.unlink()
+    return found
+
+
+def meet(place: str, number: int) -> None:
+    """Wait until three are at it."""
+    Path(place, f"meets-{number}").touch()
+    wait_until(lambda: len(list(Path(place).glob("meets-*"))) == 3, "three are there at once")
+
+
+def test_what_a_session_has_is_counted_over_all_workers(client: Any, tmp_path: Path) -> None:
+    with wr.Session(engine=client, resources={"database": 2}) as session:
+        at_once = wr.task(ask, resources={"database": 1})
+        assert max(session.gather([at_once(str(tmp_path), number) for number in range(12)])) <= 2
+        session.gather([session.submit(meet, str(tmp_path), number) for number in range(3)])  # they need nothing
+
+
 # -- several at a time
 
 
@@ -502,3 +527,91 @@ def test_a_scheduler_that_does_not_answer_is_not_one_without_workers(client: Any
 
     with pytest.raises(EngineError, match=r"does not answer \(OSError: nobody listens\)"):
         clusters.present(Deaf())
+
+
+# -- MPI
+
+MPI_ANALYSIS = """
+import numpy as np
+import windrow as wr
+
+analysis = wr.Pipeline("mpi")
+analysis.cut(lambda x: x > 0, name="positive")
+analysis.region("kept", "positive")
+
+@analysis.output
+def total(x):
+    return x.sum()
+
+data = {"x": np.random.default_rng(1).normal(size=500_000)}
+"""
+
+
+@pytest.mark.slow
+def test_processes_of_mpi_are_a_cluster(tmp_path: Path) -> None:
+    pytest.importorskip("dask_mpi", reason="dask-mpi is not installed: pip install 'windrow[mpi]'")
+    if shutil.which("mpiexec") is None:
+        pytest.skip("there is no mpiexec")
+    (tmp_path / "mine.py").write_text(MPI_ANALYSIS)
+    windrow = [sys.executable, "-m", "windrow", "run", "--quiet", "mine.py"]
+    of_openmpi = ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM", "MCA_rmaps_base_oversubscribe")
+    environment = {
+        **os.environ, **{f"OMPI_{name}": "1" for name in of_openmpi}, "PYTHONPATH": os.pathsep.join(map(str, sys.path)),
+    }  # fmt: skip
+    for command in (
+        [*windrow, "--engine", "inline", "--out", "here.json"],
+        ["mpiexec", "-n", "4", *windrow, "--engine", "dask-mpi", "--out", "there.json", "--json", "about.json"],
+    ):
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=300)
+    about, here, there = ((tmp_path / name).read_text() for name in ("about.json", "here.json", "there.json"))
+    assert json.loads(here)["outputs"] == json.loads(there)["outputs"]
+    assert "cluster: 2 workers of Dask took part" in about
+
+
+def test_mpi_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dask_mpi", None)
+    with pytest.raises(EngineError, match=r"dask-mpi cannot be used .*: pip install 'windrow\[mpi\]'"):
+        run("dask-mpi")
+    monkeypatch.setitem(sys.modules, "dask_mpi", ModuleType("dask_mpi"))
+    alone: Any = ModuleType("mpi4py")
+    alone.MPI = SimpleNamespace(COMM_WORLD=SimpleNamespace(Get_size=lambda: 1))
+    monkeypatch.setitem(sys.modules, "mpi4py", alone)
+    with pytest.raises(EngineError, match=r"needs 3 processes or more, .* and there is 1: begin it with mpiexec"):
+        wr.Session(engine="dask-mpi")
+
+
+# -- over networks that others use
+
+
+def test_all_goes_encrypted_and_nothing_of_ours_listens(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("certificates are made with openssl")
+    psutil, security = pytest.importorskip("psutil"), pytest.importorskip("distributed.security")
+    made = "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=windrow -keyout key.pem -out cert.pem"
+    subprocess.run(["openssl", *made.split()], cwd=tmp_path, capture_output=True, check=True)
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    certificates = {
+        f"tls_{side}_{name}": path
+        for side in ("scheduler", "worker", "client")
+        for name, path in (("cert", cert), ("key", key))
+    }
+
+    def listening() -> set[tuple[int, Any]]:
+        programs = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        found = [(one.pid, socket) for one in programs for socket in one.net_connections("inet")]
+        return {(pid, socket.laddr) for pid, socket in found if socket.status == psutil.CONN_LISTEN}
+
+    asked = security.Security(tls_ca_file=cert, require_encryption=True, **certificates)
+    with own_client(2, security=asked) as client:
+        addresses = [client.scheduler.address, *client.scheduler_info()["workers"]]
+        assert all(one.startswith("tls://") for one in addresses)
+        before = listening()
+        result = run(client)
+        assert said(result) == said(quiet())
+        check_ledger(result)
+        with wr.Session(engine=client) as session:
+            pids = session.gather([session.submit(os.getpid) for _ in range(4)])
+            assert set(pids) <= {one.pid for one in psutil.Process().children(recursive=True)}
+            sums = [session.submit(add, session.submit(fill, n), n) for n in range(3)]
+            assert [one.result().max() for one in sums] == [0, 2, 4]
+            assert listening() == before

@@ -184,8 +184,13 @@ def kill_once(row: Any, place: str) -> None:
 def kill_node_once(row: Any, place: str) -> None:
     """Somebody kills the process that has the workers of this node of a cluster."""
     if BAD in row and _is_first(place, "node killed"):
-        server = Path(f"/proc/{os.getppid()}/stat").read_text()
-        os.kill(int(server.rpartition(")")[2].split()[1]), signal.SIGKILL)
+        os.kill(_node(), signal.SIGKILL)
+
+
+def _node() -> int:
+    """The process of Dask that has the workers of this node of a cluster."""
+    server = Path(f"/proc/{os.getppid()}/stat").read_text()
+    return int(server.rpartition(")")[2].split()[1])
 
 
 def _is_first(place: str, name: str) -> bool:
@@ -254,12 +259,20 @@ def raise_in_unit(row: Any, place: str) -> None:
         raise ValueError("this unit is bad")
 
 
+def note_unit(row: Any, place: str) -> None:
+    """Write down which units run on which node."""
+    if len(row) == UNIT:
+        with Path(place, "units").open("a") as notes:
+            notes.write(f"{_node()} {row[0] // UNIT}\n")
+
+
 def nothing(row: Any, place: str) -> None:
     pass
 
 
 TROUBLES: dict[str, Callable[[Any, str], None]] = {
     "none": nothing,
+    "notes": note_unit,
     "a hog": hog,
     "a hog in a child": hog_in_a_child,
     "a hog of large chunks": hog_together,

@@ -107,7 +107,7 @@ def main(context: click.Context) -> int:
     "--engine",
     default="auto",
     show_default=True,
-    help="auto, inline, threads, processes, or the address of a Dask scheduler (tcp://...).",
+    help="auto, inline, threads, processes, the address of a Dask scheduler (tcp://...), or dask-mpi (under mpiexec).",
 )
 @click.option("--workers", type=click.IntRange(min=1), help="How many. [default: all cores granted]")
 @click.option("--memory", metavar="SIZE", help='What all workers may use, for instance "8 GB".')
@@ -168,10 +168,13 @@ def run(
     Exit code: 0 if every row is done, 1 after an error, 2 if rows failed or are missing.
     """
     from windrow.cli import loading
+    from windrow.engines.dask.cluster import MPI, connect
     from windrow.pipeline.results.export import check_suffix
     from windrow.watch.report.page import write_text
 
     options = _pipeline_options(options, quiet=quiet)
+    if options["engine"] == MPI:  # of all processes only one goes on from here
+        options["engine"] = connect(MPI)
     if json_to not in (None, "-"):
         check_json(Path(str(json_to)))
     for out in outs:

@@ -124,7 +124,9 @@ class Driver:
             from windrow.engines.dask.engine import DaskEngine
             from windrow.engines.processes.startup import preload_for_tasks
 
-            return DaskEngine(client, load=preload_for_tasks(self._workers), pooled=True)
+            cluster = DaskEngine(client, load=preload_for_tasks(self._workers), pooled=True)
+            cluster.left_s = lambda: len(self._session.open) * cluster.mean_s()
+            return cluster
         if engine in ISOLATED:
             from windrow.engines.both import BothEngines
             from windrow.engines.processes.engine import ProcessesEngine

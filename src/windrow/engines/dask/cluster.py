@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
 import sys
 from typing import Any, NamedTuple
 
@@ -9,6 +11,8 @@ from windrow.errors import EngineError, UsageError
 
 #: Beginnings of addresses of schedulers.
 ADDRESSES = ("tcp://", "tls://", "ucx://", "ws://", "wss://")
+#: What stands for the processes that mpiexec has started: one is the scheduler, one goes on with the program, the others work.
+MPI = "dask-mpi"
 #: Seconds that a scheduler has to answer.
 ANSWER_S = 10.0
 #: Seconds after which one that does not answer is taken not to run any more.
@@ -16,6 +20,9 @@ HUNG_S = 60.0
 
 #: The message for a user who passes workers= together with a cluster.
 ITS_OWN_WORKERS = "workers= is about this machine; a cluster has the workers that it was given: leave workers= out"
+
+#: by scheduler and run: seconds of work of one core that are left, as far as that is known; what is here wants workers
+left_s: dict[str, dict[str, float]] = {}
 
 _clients: dict[str, Any] = {}  #: by address: those that we have opened, which Dask closes when the program ends
 
@@ -27,10 +34,18 @@ class Nodes(NamedTuple):
     sizes: tuple[tuple[int, int], ...]  #: of each: bytes of memory, 0 where nobody said, and threads
 
 
+class Member(NamedTuple):
+    """A worker of Dask."""
+
+    cores: int
+    memory: int  #: bytes; 0: nobody said
+    leaving: bool = False  #: it is being retired: Dask moves what it has away, and gives it nothing new
+
+
 def is_cluster(engine: Any) -> bool:
     """Say whether something names a Dask cluster."""
     if isinstance(engine, str):
-        return engine.startswith(ADDRESSES)
+        return engine == MPI or engine.startswith(ADDRESSES)
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(engine, (distributed.Client, distributed.deploy.Cluster))
 
@@ -38,7 +53,7 @@ def is_cluster(engine: Any) -> bool:
 def connect(engine: Any) -> Any:
     """Give a client of the cluster that a user names."""
     if isinstance(engine, str):
-        return _client_at(engine)
+        return _mpi_client() if engine == MPI else _client_at(engine)
     from distributed import Client
     from distributed.deploy import Cluster
 
@@ -71,8 +86,35 @@ def _client_at(address: str) -> Any:
     return _clients[address]
 
 
-def present(client: Any) -> dict[str, tuple[int, int]]:
-    """Ask which workers there are: their threads and memory by address."""
+def _mpi_client() -> Any:
+    """Make a cluster of the processes that mpiexec has started; only the one that the program goes on in comes back."""
+    known = _clients.get(MPI)
+    if known is not None and known.status == "running":
+        return known
+    try:
+        import dask_mpi
+        from distributed import Client
+        from mpi4py import MPI as mpi  # noqa: N811 - it begins MPI
+    except (ImportError, RuntimeError) as error:  # the latter where there is no library of MPI
+        raise EngineError(
+            f"dask-mpi cannot be used ({error}): pip install 'windrow[mpi]', and an MPI itself"
+        ) from error
+    found = mpi.COMM_WORLD.Get_size()
+    if found < 3:
+        raise EngineError(
+            f"dask-mpi needs 3 processes or more, for the scheduler, the program and a worker each, and there is {found}: "
+            "begin it with mpiexec -n 4 windrow run --engine dask-mpi ..."
+        )
+    logging.getLogger("distributed").setLevel(logging.WARNING)
+    dask_mpi.initialize(dashboard=False)
+    client = _clients[MPI] = Client(set_as_default=False)
+    atexit.register(client.close)  # before dask-mpi ends the others
+    client.wait_for_workers(found - 2, timeout=HUNG_S)
+    return client
+
+
+def present(client: Any) -> dict[str, Member]:
+    """Ask which workers there are, by address."""
     try:
         # Not ``scheduler_info``: it gives what was heard last, of no workers at all, where the scheduler does not answer.
         found = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=HUNG_S)["workers"]
@@ -81,9 +123,12 @@ def present(client: Any) -> dict[str, tuple[int, int]]:
             f"the Dask scheduler does not answer ({type(error).__name__}: {error}): is it still running? "
             "What was done is kept where rundir= was given, and resume=True goes on with it"
         ) from error
-    return {address: (one["nthreads"], one["memory_limit"] or 0) for address, one in found.items()}
+    return {
+        address: Member(one["nthreads"], one["memory_limit"] or 0, one["status"] == "closing_gracefully")
+        for address, one in found.items()
+    }
 
 
 def nodes_of(client: Any) -> Nodes:
     found = present(client).values()
-    return Nodes(sum(cores for cores, _ in found), tuple((memory, cores) for cores, memory in found))
+    return Nodes(sum(one.cores for one in found), tuple((one.memory, one.cores) for one in found))

@@ -15,7 +15,7 @@ import threading
 import warnings
 import weakref
 from collections import deque
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic, perf_counter
@@ -25,6 +25,7 @@ from windrow.core.commands import Discard, Fetch, Launch, StartWorker
 from windrow.core.events import (
     Cancelled,
     CopyLost,
+    DrainRequested,
     Event,
     FetchFailed,
     Finished,
@@ -37,7 +38,8 @@ from windrow.core.events import (
 from windrow.core.records import DRIVER, Failure, FailureKind, Handle, Life, Needs
 from windrow.engines.base import Capabilities
 from windrow.engines.dask import node as nodes
-from windrow.engines.dask.cluster import HUNG_S, present
+from windrow.engines.dask.cluster import HUNG_S, Member, left_s, present
+from windrow.engines.dask.remote import ENDING_S, GONE, DaskTasks, RemoteNode, all_of
 from windrow.engines.dask.words import (
     ALONG,
     Content,
@@ -63,50 +65,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from windrow.core.commands import EngineCommand
-    from windrow.core.records import Plan
     from windrow.engines.base import Workload
 
 #: Seconds between two looks who is there; more where that are many.
 LOOK_S, LOOK_S_EACH = 0.5, 0.005
 #: Seconds without any worker after which that is said.
 ALONE_S = 5.0
-#: Why a task of Dask gave nothing, if not because it failed.
-GONE = "it was lost on the way"
-#: Seconds that nodes have to end their processes when the run is over.
-ENDING_S = 10.0
-
-
-class RemoteNode:
-    """A node as the driver sees it."""
-
-    def __init__(self, run: str, number: int, address: str, first: int, cores: int, memory: int) -> None:
-        self.run = f"{run}-{number}"  #: by which it is known there: one that is begun again has nothing of what it had
-        self.number = number
-        self.address = address
-        self.first = first  #: number of its first worker
-        self.cores = cores
-        self.memory = memory  #: that its workers may use together; 0: nobody said
-        self.lives: set[Life] = set()  #: that have begun or were told to
-        self.orders: list[Any] = []  #: to be sent with the next batch
-        self.sent = 0  #: batches
-        self.answered = 0  #: of these, in order
-        self.reports: dict[int, Report] = {}  #: whose turn has not come
-        self.joined = False
-        self.plans: dict[int, tuple[int, Plan]] = {}  #: that it was sent, by identity, with their numbers
-        self.common: set[int] = set()  #: what calls share, that it was sent
-        self.brought_by = ""  #: address of the node that hands it the workload
-        self.stale = False  #: it has the workload as it was before news came
-
-    @property
-    def pool(self) -> str:
-        return f"node {self.number}"
-
-    def name_plan(self, plan: Plan) -> Any:
-        known = self.plans.get(id(plan))
-        if known is not None:
-            return known[0]
-        self.plans[id(plan)] = (len(self.plans), plan)
-        return self.plans[id(plan)]
+#: Seconds that something takes of which nothing is known: more than nothing.
+LITTLE_S = 0.001
+#: Why a worker gets no more work whose worker of Dask is retired.
+RETIRED = "its worker of Dask is retired"
 
 
 class DaskEngine:
@@ -125,7 +93,6 @@ class DaskEngine:
         pooled: bool = False,
     ) -> None:
         self._alone_since: float | None = None  #: when the last node had gone; infinite: that was said
-        self.submitted = 0  #: tasks of Dask
         self._client = client
         self._memory = memory  #: of each node at most
         self._load = load
@@ -134,8 +101,11 @@ class DaskEngine:
         self._nodes: dict[str, RemoteNode] = {}  #: by address
         self._by_life: dict[Life, RemoteNode] = {}
         self.seen: set[str] = set()  #: addresses of nodes that took part
-        self.lost = 0  #: of these
+        self.lost = self.left = 0  #: of these, and those that handed over what they had before they went
         self.unfit: dict[str, str] = {}  #: nodes that are of no use, and why
+        self.left_s: Callable[[], float | None] = lambda: None  #: of one core: the work that is left
+        self._cluster = ""  #: by which its scheduler is known
+        self._ended, self._took_s = 0, 0.0  #: tasks, and what they took
         self._count = 0
         self._next_worker = number
         self._workload: Any = None
@@ -152,8 +122,8 @@ class DaskEngine:
         self._moving: dict[tuple[Handle, str], tuple[Any, Any]] = {}
         self._gone: deque[int] = deque()  #: of what calls share: what none needs any more
         self._heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._futures: dict[Any, Callable[[Any, str], None]] = {}  #: what is done with what each gives
-        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._tasks = DaskTasks(client, self._heard)
+        self._submit = self._tasks.submit
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -162,9 +132,10 @@ class DaskEngine:
     def start(self, workload: Workload) -> None:
         self._workload = workload
         self._content()  # what cannot be sent is refused before anybody is asked for
+        self._cluster = self._client.scheduler_info()["id"]
         self._see(present(self._client))
-        for target in (self._watch, self._receive):
-            thread = threading.Thread(target=target, name=f"windrow-dask-{target.__name__[1:]}", daemon=True)
+        for name, target in (("watch", self._watch), ("receive", self._tasks.receive)):
+            thread = threading.Thread(target=target, name=f"windrow-dask-{name}", daemon=True)
             thread.start()
             self._threads.append(thread)
 
@@ -187,13 +158,18 @@ class DaskEngine:
             if isinstance(found, EngineError):
                 return
 
-    def _see(self, present: Mapping[str, tuple[int, int]]) -> None:
-        """Take in who is there now."""
-        for node in [one for address, one in self._nodes.items() if address not in present]:
-            self._lose(node, "is gone: it was ended, it crashed, or the connection to it broke")
-        for address, (cores, memory) in present.items():
-            if address not in self._nodes and address not in self.unfit:
-                self._begin(address, cores, memory)
+    def _see(self, present: Mapping[str, Member]) -> None:
+        """Take in who is there now, and say what is left to do for more."""
+        left_s.setdefault(self._cluster, {})[self._run] = _or_little(self.left_s())
+        for lost in [one for address, one in self._nodes.items() if address not in present]:
+            self._lose(lost, "is gone: it was ended, it crashed, or the connection to it broke")
+        for address, member in present.items():
+            node = self._nodes.get(address)
+            if node is None:
+                if not (member.leaving or address in self.unfit):
+                    self._begin(address, member.cores, member.memory)
+            elif member.leaving and not node.leaving:
+                self._let_go(node)
         now = monotonic()
         if self._nodes:
             self._alone_since = None
@@ -220,6 +196,35 @@ class DaskEngine:
         load = list(preload() if self._load is None else self._load)
         place = str(Path.cwd()), list(map(str, sys.path))
         self._exchange(node, Setup(node.first, cores, load, nodes.versions(), place), self._share(node))
+        node.anchor = self._submit(node, "anchor", None, nodes.anchor)
+
+    def _let_go(self, node: RemoteNode) -> None:
+        """The worker of Dask of a node is retired: have what the node has brought away, while Dask waits for it."""
+        if not node.joined:
+            self._lose(node, "was to go before it had begun")
+            return
+        node.leaving = True
+        for handle, address in list(self._moving):
+            if address == node.address:
+                self._tasks.forget(self._moving.pop((handle, address))[1])
+                node.orders.append(NotComing(handle))
+        # Dask may not have begun the tasks that were to bring these.
+        for number, (orders, task) in list(node.unanswered.items()):
+            self._submit(node, "", partial(self._heard_late, node, number, task), nodes.hear, number, orders)
+        self._events += [DrainRequested(life, RETIRED) for life in sorted(node.lives)]
+
+    def _heard_late(self, node: RemoteNode, number: int, task: Any, new: bool | None, why: str) -> None:
+        if new:  # nobody else answers
+            self._tasks.forget(task)
+            self._reported(node, Report(number, b""), "")
+        elif why:
+            self._reported(node, None, why)
+
+    def _depart(self, node: RemoteNode) -> None:
+        """A node has handed over what it had: its worker of Dask may go."""
+        del self._nodes[node.address]
+        self.left += 1
+        self._submit(node, "", lambda *_: node.anchor.release(), nodes.end)
 
     def _content(self) -> Content:
         if self._packed is None:
@@ -237,50 +242,15 @@ class DaskEngine:
         node.brought_by = self._shared[0]
         return self._shared[1]
 
-    # -- tasks of Dask
-
-    def _submit(
-        self, node: RemoteNode, what: str, then: Callable[[Any, str], None] | None, function: Any, *args: Any
-    ) -> Any:
-        """Have a task of Dask run at a node; ``then`` is given what it gives, or why there is nothing. None: another task is."""
-        self.submitted += 1
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # it goes to one node, once
-            future = self._client.submit(
-                function, node.run, *args, key=f"windrow-{what}-{node.run}-{self.submitted}",
-                workers=[node.address], allow_other_workers=False, retries=0, pure=False,
-            )  # fmt: skip
-        if then is not None:
-            self._futures[future] = then
-            future.add_done_callback(self._done.put)
-        return future
-
-    def _receive(self) -> None:
-        """Take in what tasks of Dask gave, several at once."""
-        while True:
-            found = _all_of(self._done, None)
-            if None in found:
-                return
-            good = [one for one in found if one.status == "finished"]
-            values: dict[Any, Any] = {}
-            try:
-                values.update(zip(good, self._client.gather(good), strict=True) if good else ())
-            except Exception:  # noqa: BLE001 - the worker of one is gone: the others are still there
-                for one in good:
-                    with suppress(Exception):
-                        values[one] = one.result()
-            for one in found:
-                self._heard.put((one, values.get(one), "" if one in values else _why(one)))
-
     def _exchange(self, node: RemoteNode, setup: Setup | None = None, workload: Any = None) -> None:
         """Send a node its orders; the answer comes when something has happened there."""
-        orders, node.orders = node.orders, []
+        orders, node.orders = pickle.dumps(node.orders, 5), []
         number = node.sent
         node.sent += 1
-        self._submit(
-            node, "orders", lambda report, why: self._reported(node, report, why), nodes.exchange, number,
-            pickle.dumps(orders, 5), setup, workload,
-        )  # fmt: skip
+        task = self._submit(
+            node, "orders", partial(self._reported, node), nodes.exchange, number, orders, setup, workload
+        )
+        node.unanswered[number] = orders, task
 
     # -- commands
 
@@ -309,6 +279,7 @@ class DaskEngine:
         former = [one for one in self._nodes.values() if one.first <= life.worker < one.first + one.cores]
         known = [one for one in self._nodes.values() if any(life.worker == other.worker for other in one.lives)]
         able = former or known or sorted(self._nodes.values(), key=lambda one: len(one.lives))
+        able = [one for one in able if not one.leaving]
         if not able:
             self._events.append(WorkerLost(life, _lost("there is no node for it"), final=True))
             return
@@ -354,6 +325,8 @@ class DaskEngine:
                 node.name_plan(launch.plan), self._workload.describe(launch.task), call, common, along, tuple(awaited),
             )
         )  # fmt: skip
+        if node.leaving:  # Dask brings it nothing any more
+            node.orders += [NotComing(handle) for handle, source in awaited if source is None]
 
     def _missing_common(self, node: RemoteNode, common: Mapping[int, Parcel]) -> dict[int, Content]:
         missing = {number: parcel for number, parcel in common.items() if number not in node.common}
@@ -385,7 +358,7 @@ class DaskEngine:
             along[handle] = Content.of(output) if type(output) is Arrival else output
             return
         awaited.append((handle, None))
-        if (handle, node.address) in self._moving:
+        if node.leaving or (handle, node.address) in self._moving:
             return
         source: Any = Content.of(output) if type(output) is Arrival else self._hand_out(handle, sorted(holders))
 
@@ -403,7 +376,7 @@ class DaskEngine:
             return moving
         for life in holders:
             node = self._by_life.get(life)
-            if node is not None:
+            if node is not None and not node.leaving:
                 return self._submit(node, "give", None, nodes.hand_out, handle, life)
         return None  # as the one who waits for it finds out
 
@@ -441,7 +414,7 @@ class DaskEngine:
                 if node.orders or node.answered == node.sent:
                     self._exchange(node)
             left = None if deadline is None else max(0.0, deadline - monotonic())
-            for heard in _all_of(self._heard, left):
+            for heard in all_of(self._heard, left):
                 woken = self._take_note(heard) or woken
             if deadline is not None and monotonic() >= deadline:
                 break
@@ -457,10 +430,7 @@ class DaskEngine:
         if isinstance(heard, dict):
             self._see(heard)
         else:
-            future, value, why = heard
-            then = self._futures.pop(future, None)
-            if then is not None:
-                then(value, why)
+            self._tasks.settle(*heard)
         return False
 
     def wake(self) -> None:
@@ -476,6 +446,7 @@ class DaskEngine:
             self._break(node, why)
             return
         node.reports[report.number] = report
+        node.unanswered.pop(report.number, None)
         while node.answered in node.reports:
             next_one = node.reports.pop(node.answered)
             node.answered += 1
@@ -487,6 +458,8 @@ class DaskEngine:
             if next_one.broken:
                 self._break(node, next_one.broken)
                 return
+        if node.leaving and not node.lives:
+            self._depart(node)
 
     def _hear(self, node: RemoteNode, said: Any) -> None:
         kind = type(said)
@@ -511,6 +484,8 @@ class DaskEngine:
             elif kind is WorkerLost:
                 self._forget(said.life)
             elif kind is Finished:
+                self._ended += 1
+                self._took_s += said.measurement.wall
                 for made in said.made:
                     self._where.setdefault(Handle(made.output, said.attempt), set()).add(said.life)
             elif kind is OutputReady:
@@ -520,6 +495,8 @@ class DaskEngine:
             elif kind is CopyLost:
                 self._where.get(said.handle, set()).discard(said.life)
             self._events.append(said)
+            if kind is WorkerJoined and node.leaving:
+                self._events.append(DrainRequested(said.worker.life, RETIRED))
 
     def _joined(self, node: RemoteNode, event: WorkerJoined) -> WorkerJoined:
         self.seen.add(node.address)
@@ -561,6 +538,10 @@ class DaskEngine:
                 self._events.append(FetchFailed(handle, fetches[0].source, failure))
                 return
         self._events.append(held)
+
+    def mean_s(self) -> float:
+        """What a task has taken so far."""
+        return _or_little(self._took_s / self._ended if self._ended else None)
 
     def has(self, handle: Handle) -> bool:
         return handle in self._outputs
@@ -606,64 +587,32 @@ class DaskEngine:
             self._events.append(
                 WorkerLost(life, _lost(f"worker {life.worker} was lost, as its node {how}"), final=True)
             )
-        gone = [one for one in self._futures if f"-{node.run}-" in one.key]
+        self._tasks.forget_all(node)
         for (handle, address), (source, taking) in list(self._moving.items()):
             if address == node.address:
                 del self._moving[handle, address]
             elif f"-{node.run}-" in getattr(source, "key", ""):
                 del self._moving[handle, address]
                 self._nodes[address].orders.append(NotComing(handle))
-                gone.append(taking)
-        for future in gone:
-            del self._futures[future]
-            future.release()
+                self._tasks.forget(taking)
 
     def stop(self) -> None:
         """End the nodes' processes, and leave nothing with Dask."""
         if self._over.is_set():
             return
         self._over.set()
-        ended: list[Any] = []
-        with suppress(Exception):  # the cluster is gone, and its processes with it
-            ended = [
-                self._client.submit(
-                    nodes.end, node.run, key=f"windrow-end-{node.run}", workers=[node.address],
-                    allow_other_workers=False, retries=0, pure=False,
-                )
-                for node in self._nodes.values()
-            ]  # fmt: skip
-            from distributed import wait
-
-            with self._client.as_current():
-                # Of what is released before its end Dask complains there.
-                wait([*ended, *self._futures], timeout=ENDING_S)
-        self._done.put(None)
+        left_s.get(self._cluster, {}).pop(self._run, None)
+        self._tasks.end(list(self._nodes.values()))
         for thread in self._threads:
             thread.join(ENDING_S)
-        for future in (*self._futures, *ended):
-            with suppress(Exception):
-                future.release()
-        self._futures.clear()
         self._nodes.clear()
         self._outputs.clear()
         self._opened.clear()
         self._events.clear()
 
 
-def _all_of(waiting: queue.SimpleQueue[Any], timeout: float | None) -> list[Any]:
-    """Take all that is in a queue, waiting for the first of it."""
-    found = []
-    with suppress(queue.Empty):
-        found.append(waiting.get(timeout=timeout))
-        while True:
-            found.append(waiting.get_nowait())
-    return found
-
-
-def _why(future: Any) -> str:
-    """Say why a task of Dask gave nothing."""
-    problem = future.exception() if future.status == "error" else None
-    return GONE if problem is None else f"{type(problem).__name__}: {problem}"
+def _or_little(seconds: float | None) -> float:
+    return LITTLE_S if seconds is None else seconds
 
 
 def _lost(message: str) -> Failure:

@@ -2,21 +2,28 @@
 
 Such a task (``exchange``) hands over a batch of orders and waits for something to report; it does not keep a thread of Dask's pool, and
 makes room for the next one. What the processes do is measured and limited here, and survives their end.
+
+Where its worker of Dask is retired, Dask gives that no more tasks, moves away what it has, and closes it. A node has an ``Anchor`` there,
+which does not move before the node has handed over what it has.
 """
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import platform
 import threading
 from collections import Counter, deque
 from concurrent.futures import Future
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from distributed import secede
+from distributed import get_worker, secede
+from distributed.comm.utils import OFFLOAD_THRESHOLD
+from distributed.worker import thread_state
 
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall
 from windrow.core.events import (
@@ -51,7 +58,7 @@ from windrow.engines.processes.serialize import kept_sealed
 from windrow.engines.processes.transport import Arrival, Parcel, pack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from windrow.core.records import Plan, Task
 
@@ -64,6 +71,10 @@ PATIENCE_S = 10.0
 #: Seconds without a word from the driver after which it is taken to be gone, with the run. It is unheard of for a while where a
 #: connection breaks and comes back.
 SILENCE_S = 120.0
+#: Seconds that the worker of Dask waits for a node to hand over what it has.
+LEAVE_S = 30.0
+#: Seconds within which that worker hears that it is retired, when others take over what it has.
+TOLD_S = 1.0
 
 #: Said by a node that was begun again, or has heard nothing for long.
 FORGOTTEN = "it does not know the run"
@@ -89,12 +100,18 @@ def exchange(
             if name != run and name.rpartition("-")[0] == run.rpartition("-")[0]:
                 former.end()  # it was given up by the driver
         with _making:
-            node = _nodes.get(run) or _nodes.setdefault(run, Node(run, setup, workload))
+            node = _nodes.get(run) or _nodes.setdefault(run, Node(run, setup, workload, get_worker()))
     if node is None:
         return Report(number, b"", FORGOTTEN)
-    node.hear(number, orders)
-    secede()
+    if not node.hear(number, orders):
+        return Report(number, b"")
+    _make_room()
     return node.report(number)
+
+
+def hear(run: str, number: int, orders: bytes) -> bool:
+    """Hand over a batch of orders once more; say whether it has not come before."""
+    return _nodes[run].hear(number, orders)
 
 
 def keep(run: str, workload: Content) -> Content:  # noqa: ARG001 - as all of them
@@ -105,7 +122,7 @@ def keep(run: str, workload: Content) -> Content:  # noqa: ARG001 - as all of th
 def hand_out(run: str, handle: Handle, source: Life) -> Content:
     """Give an output that a worker of the node has: for another node, or the driver."""
     found = _nodes[run].ask_for(handle, source)
-    secede()
+    _make_room()
     return found.result()
 
 
@@ -120,8 +137,57 @@ def end(run: str) -> None:
     """End the node of a run, if there is one."""
     node = _nodes.get(run)
     if node is not None:
-        secede()
+        _make_room()
         node.end()
+
+
+def _make_room() -> None:
+    """Let other tasks of Dask have the thread, if this is one and not called by ``talk``."""
+    if getattr(thread_state, "key", None) is not None:
+        secede()
+
+
+# -- where the worker of Dask is retired
+
+
+class Answer:
+    """What ``talk`` gives: small to Dask, however large it is, as large messages wait behind the anchor."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+async def talk(run: str, function: Callable[..., Any], *args: Any) -> Answer:
+    """Call one of the functions above where Dask runs no tasks any more."""
+    return Answer(await asyncio.to_thread(function, run, *args))
+
+
+class Anchor:
+    """A thing that a worker of Dask has, and that a worker which is retired cannot move away before its node has ended."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+
+    def __sizeof__(self) -> int:
+        """Be so large that Dask packs it in a thread of its own, which may wait, when it is to be moved."""
+        return int(OFFLOAD_THRESHOLD) + 1
+
+    def __reduce__(self) -> Any:
+        node = _nodes.get(self._run)
+        if node is not None and not _in_event_loop():  # where it would be written to a disk
+            node.hold()
+        return Anchor, (self._run,)
+
+
+def _in_event_loop() -> bool:
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        return True
+    return False
+
+
+def anchor(run: str) -> Anchor:
+    return Anchor(run)
 
 
 # -- what has to be the same
@@ -177,8 +243,9 @@ class NodeWorkload:
 class Node:
     """The part of a run that this process has."""
 
-    def __init__(self, run: str, setup: Setup, workload: Content) -> None:
+    def __init__(self, run: str, setup: Setup, workload: Content, member: Any = None) -> None:
         self._run = run
+        self._member = member  #: the worker of Dask
         self._workload = NodeWorkload(workload)
         self._engine = NodeEngine(setup.cores, number=setup.first, preload=setup.preload)
         self._engine.place = setup.place
@@ -211,9 +278,22 @@ class Node:
 
     # -- from threads of Dask
 
-    def hear(self, number: int, orders: bytes) -> None:
+    def hold(self) -> None:
+        """Wait for the end, if the worker of Dask is being retired: what is told of that may come later than who takes over."""
+        with self._changed:
+            if not self._changed.wait_for(self._is_leaving, TOLD_S):
+                return
+            self._changed.wait_for(lambda: self._over, LEAVE_S)
+
+    def _is_leaving(self) -> bool:
+        return self._over or self._member.status.name == "closing_gracefully"
+
+    def hear(self, number: int, orders: bytes) -> bool:
+        """Take a batch of orders; False if it has come before."""
         with self._changed:
             self._heard_at = monotonic()
+            if number < self._next or number in self._batches:
+                return False
             self._batches[number] = orders
             self._latest = max(self._latest, number)
             while self._next in self._batches:
@@ -221,6 +301,7 @@ class Node:
                 self._next += 1
             self._changed.notify_all()
         self._engine.wake()
+        return True
 
     def report(self, number: int) -> Report:
         """Wait for something to report, or for a newer batch, whose answer then has it."""

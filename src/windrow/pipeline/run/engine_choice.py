@@ -114,11 +114,11 @@ class EngineChoice:
             if not self.may_switch:
                 return inline
             self._switching = SwitchingEngine(
-                inline, lambda number: self._beside(inline, number), lambda *_: self._long(rows)
+                inline, lambda number: self._beside(inline, number, rows), lambda *_: self._long(rows)
             )
             return self._switching
         if self.isolated:
-            return self._processes(0)
+            return self._processes(0, rows)
         before = _from_disk()
         self._setup = self._ahead(before)
         threads = ThreadsEngine(self.workers, self._setup)
@@ -136,7 +136,7 @@ class EngineChoice:
                 return self.crowded
             return watch.change(now, lambda: _left_s(rows), lambda: _from_disk() - before > LITTLE)
 
-        self._switching = SwitchingEngine(threads, self._processes, reason)
+        self._switching = SwitchingEngine(threads, lambda number: self._processes(number, rows), reason)
         return self._switching
 
     def foresee_long(self) -> None:
@@ -150,10 +150,10 @@ class EngineChoice:
         """Say whether rows take long in compiled functions: these let go of the lock, and a process would compile them anew."""
         return sum(self.row_s.get(name, 0.0) for name in self.compiled) > COMPILED * sum(self.row_s.values())
 
-    def _beside(self, inline: InlineEngine, number: int) -> Engine:
+    def _beside(self, inline: InlineEngine, number: int, rows: RowFeeder) -> Engine:
         """Make the engine that one worker is changed for."""
         if self.client is not None or not self._is_compiled():
-            return self._processes(number)
+            return self._processes(number, rows)
         self.then = "threads"
         threads = ThreadsEngine(self.after, number=number)
         threads.outputs = inline.outputs
@@ -199,15 +199,18 @@ class EngineChoice:
         return 1 if self._setup is None or self.switched else self._setup.depth
 
     def _about_cluster(self) -> list[str]:
-        nodes, lost = len(self._cluster.seen), self._cluster.lost
-        said = [f"cluster: {nodes} workers of Dask took part" + (f", {lost} were lost" if lost else "")]
+        nodes, lost, left = len(self._cluster.seen), self._cluster.lost, self._cluster.left
+        said = [f"cluster: {nodes} workers of Dask took part"]
+        said[0] += f", {lost} were lost" if lost else ""
+        said[0] += f", {left} were retired and lost nothing" if left else ""
         return said + [f"cluster: {address} was not used: {why}" for address, why in self._cluster.unfit.items()]
 
-    def _processes(self, number: int) -> Engine:
+    def _processes(self, number: int, rows: RowFeeder) -> Engine:
         if self.client is not None:
             from windrow.engines.dask.engine import DaskEngine
 
             self._cluster = DaskEngine(self.client, number=number, memory=self.memory, load=self._preload())
+            self._cluster.left_s = lambda: _work_s(rows)
             engine: Engine = self._cluster
             return engine
         from windrow.engines.processes.engine import ProcessesEngine
@@ -451,13 +454,19 @@ def _from_disk() -> int:
 
 
 def _left_s(rows: RowFeeder, most_row_s: float = math.inf) -> float | None:
+    work_s = _work_s(rows, most_row_s)
+    return None if work_s is None else work_s / max(rows.standing().workers, 1)
+
+
+def _work_s(rows: RowFeeder, most_row_s: float = math.inf) -> float | None:
+    """Predict what the rows that are left take on one worker."""
     costs = [account.costs() for account in rows.accounts.values()]
     done = sum(cost.rows_in for cost in costs)
     if not done:
         return None
     now = rows.standing()
     ahead = now.waiting + now.expected + now.running
-    return ahead * min(sum(cost.wall for cost in costs) / done, most_row_s) / max(now.workers, 1)
+    return ahead * min(sum(cost.wall for cost in costs) / done, most_row_s)
 
 
 def _is_tiny(source: Source) -> bool:

@@ -166,7 +166,7 @@ def test_who_asks_for_what_is_on_its_way_gets_it_when_it_comes(bench: Bench) -> 
     bench.order(Fetch(one, FIRST, DRIVER, False))
     bench.order(Value(one, content(np.arange(LARGE))))
     assert bench.until(TooLarge).handle == one
-    assert asked.result(60).arrive().open().size == LARGE
+    assert asked.result(60).open().size == LARGE
     bench.until(Finished)
 
 
@@ -231,7 +231,7 @@ def test_an_end_leaves_nobody_waiting(bench: Bench) -> None:
 def test_a_node_that_hears_nothing_ends_by_itself(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(nodes._nodes, "run-0", bench.node)
     monkeypatch.setattr(nodes, "SILENCE_S", 0.2)
-    bench.node.take_in(ELSEWHERE[0], content(1))  # wakes it
+    bench.node.take_in(ELSEWHERE[0], content(1).arrive())  # wakes it
     wait_until(lambda: "run-0" not in nodes._nodes, "it has ended")
     assert nodes.exchange("run-0", 7, b"").broken == nodes.FORGOTTEN
 

@@ -28,6 +28,7 @@ from fire.leftovers import wait_until
 from windrow.engines.dask import cluster as clusters
 from windrow.engines.dask import node as nodes
 from windrow.engines.dask.engine import DaskEngine
+from windrow.engines.processes.transport import Lent
 from windrow.errors import DependencyError, EngineError, NotYetError, StepError, UsageError
 
 if TYPE_CHECKING:
@@ -342,7 +343,12 @@ def add(one: Any, other: Any) -> Any:
     return one + other
 
 
-def test_large_values_go_from_node_to_node(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("how", ["lent", "whole", "lent in vain"])
+def test_large_values_go_from_node_to_node(client: Any, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    if how == "whole":  # as between machines
+        monkeypatch.setattr(DaskEngine, "_is_near", lambda *_: False)
+    elif how == "lent in vain":
+        monkeypatch.setattr(Lent, "arrive", _not_there)
     brought: list[Any] = []
     ask_for = DaskEngine._ask_for
 
@@ -357,7 +363,11 @@ def test_large_values_go_from_node_to_node(client: Any, monkeypatch: pytest.Monk
             made = [session.submit(add, *made[n : n + 2]) for n in range(0, len(made) - 1, 2)] + made[len(made) & ~1 :]
         total = made[0].result()
         assert (total.shape, total.min(), total.max()) == ((LARGE,), 15, 15)
-    assert len(brought) == 1  # of eleven: the others have not been here
+    assert len(brought) == 1 + (how == "lent in vain")  # of eleven: the others have not been here
+
+
+def _not_there(_: Any) -> Any:
+    raise FileNotFoundError
 
 
 def test_a_large_value_is_given_to_all(client: Any) -> None:

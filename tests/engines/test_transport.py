@@ -197,6 +197,20 @@ def test_memory_lives_as_long_as_its_arrays(ends: tuple[Link, Link]) -> None:
     assert part.tolist() == [7, 7, 7]
 
 
+def test_what_is_lent_is_mapped_and_stays_as_it_is_for_the_lender() -> None:
+    arrival = pack(np.arange(100_000)).arrive()
+    lent = arrival.lend()
+    assert lent is not None
+    borrowed = pickle.loads(pickle.dumps(lent)).arrive()
+    array = borrowed.open()
+    array[0] = 7
+    assert (arrival.open(own=True)[0], array.sum()) == (0, 7 + 99_999 * 50_000)
+    for wrong in (lent._replace(identity=(0, 0, 0)), lent._replace(file=1 << 20), lent._replace(process=1 << 30)):
+        with pytest.raises(OSError, match=r"lent|No such file"):
+            wrong.arrive()
+    assert pack(b"small").arrive().lend() is None
+
+
 def test_parcels_that_are_never_sent_leave_nothing() -> None:
     before = open_files()
     one, other = socket.socketpair()

@@ -57,7 +57,7 @@ from windrow.engines.processes import messages
 from windrow.engines.processes.messages import News, Packed
 from windrow.engines.processes.serialize import dumps
 from windrow.engines.processes.startup import pack_workload, preload
-from windrow.engines.processes.transport import APART, Arrival, Parcel
+from windrow.engines.processes.transport import APART, Arrival, Lent, Parcel
 from windrow.engines.processes.values import own_copy
 from windrow.errors import EngineError
 
@@ -120,6 +120,7 @@ class DaskEngine:
         self._fetching: dict[Handle, list[Fetch]] = {}
         #: outputs on their way to a node: where they come from, and the task of Dask that takes them in
         self._moving: dict[tuple[Handle, str], tuple[Any, Any]] = {}
+        self._lends = True  #: outputs to those on the same machine
         self._gone: deque[int] = deque()  #: of what calls share: what none needs any more
         self._heard: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._tasks = DaskTasks(client, self._heard)
@@ -360,25 +361,36 @@ class DaskEngine:
         awaited.append((handle, None))
         if node.leaving or (handle, node.address) in self._moving:
             return
-        source: Any = Content.of(output) if type(output) is Arrival else self._hand_out(handle, sorted(holders))
+        source: Any
+        if type(output) is Arrival:
+            source = (output.lend() if self._is_near(node) else None) or Content.of(output)
+        else:
+            source = self._hand_out(handle, sorted(holders), node)
 
         def arrived(_: Any, why: str) -> None:
             self._moving.pop((handle, node.address), None)
             if why and self._nodes.get(node.address) is node:
+                self._lends = self._lends and why == GONE  # the next time it is brought whole
                 node.orders.append(NotComing(handle))
 
         self._moving[handle, node.address] = source, self._submit(node, "take", arrived, nodes.take_in, handle, source)
 
-    def _hand_out(self, handle: Handle, holders: Sequence[Life]) -> Any:
-        """Have a node give an output to whom it concerns; None if none has it."""
-        moving = next((source for (what, _), (source, _) in self._moving.items() if what == handle), None)
-        if moving is not None:
-            return moving
-        for life in holders:
-            node = self._by_life.get(life)
-            if node is not None and not node.leaving:
-                return self._submit(node, "give", None, nodes.hand_out, handle, life)
-        return None  # as the one who waits for it finds out
+    def _hand_out(self, handle: Handle, holders: Sequence[Life], to: RemoteNode) -> Any:
+        """Have a node give an output to another one, of the same machine if there is one there; None if none has it."""
+        able = [(self._by_life[life], life) for life in holders if life in self._by_life]
+        able = sorted((one for one in able if not one[0].leaving), key=lambda one: not self._is_near(one[0], to))
+        if not able:
+            return None  # as the one who waits for it finds out
+        (node, life), near = able[0], self._is_near(able[0][0], to)
+        if near:
+            return self._submit(node, "lend", None, nodes.hand_out, handle, life, near)
+        given = [source for (what, _), (source, _) in self._moving.items() if what == handle]
+        moving = next((one for one in given if getattr(one, "key", "").startswith("windrow-give-")), None)
+        return moving or self._submit(node, "give", None, nodes.hand_out, handle, life)
+
+    def _is_near(self, node: RemoteNode, other: RemoteNode | None = None) -> bool:
+        """Say whether a node is on the same machine as another one, or as the driver, which then need no copies."""
+        return self._lends and (node.is_here if other is None else node.host == other.host)
 
     def _fetch(self, command: Fetch) -> None:
         node = self._by_life.get(command.source)
@@ -509,15 +521,20 @@ class DaskEngine:
     def _ask_for(self, node: RemoteNode, told: TooLarge, source: Life) -> None:
         begin = perf_counter()
 
-        def arrived(content: Content | None, why: str) -> None:
+        def arrived(content: Content | Lent | None, why: str) -> None:
             if content is not None:
-                self._outputs[told.handle] = content.arrive()
-                self._arrived(Held(told.handle, DRIVER, len(content.body), told.seconds + perf_counter() - begin))
+                try:
+                    self._outputs[told.handle] = arrival = content.arrive()
+                except OSError:  # it was lent, and is not to be had
+                    self._lends = False
+                    self._ask_for(node, told, source)
+                    return
+                self._arrived(Held(told.handle, DRIVER, arrival.bytes, told.seconds + perf_counter() - begin))
             elif node.address in self._nodes:
                 failure = Failure(FailureKind.LOST, "OutputLost", f"{told.handle.output} did not arrive: {why}")
                 self._events.append(FetchFailed(told.handle, source, failure))
 
-        self._submit(node, "give", arrived, nodes.hand_out, told.handle, source)
+        self._submit(node, "give", arrived, nodes.hand_out, told.handle, source, self._is_near(node))
 
     def _arrived(self, held: Held) -> None:
         """An output that was asked for is here: open it if the program itself wants it."""

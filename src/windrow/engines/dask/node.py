@@ -55,7 +55,7 @@ from windrow.engines.processes import messages
 from windrow.engines.processes.engine import ProcessesEngine
 from windrow.engines.processes.messages import News, Packed
 from windrow.engines.processes.serialize import kept_sealed
-from windrow.engines.processes.transport import Arrival, Parcel, pack
+from windrow.engines.processes.transport import Arrival, Lent, Parcel, pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -119,18 +119,19 @@ def keep(run: str, workload: Content) -> Content:  # noqa: ARG001 - as all of th
     return workload
 
 
-def hand_out(run: str, handle: Handle, source: Life) -> Content:
-    """Give an output that a worker of the node has: for another node, or the driver."""
+def hand_out(run: str, handle: Handle, source: Life, near: bool = False) -> Content | Lent:
+    """Give an output that a worker of the node has: for another node, or the driver; lent to those on this machine, ``near``."""
     found = _nodes[run].ask_for(handle, source)
     _make_room()
-    return found.result()
+    arrival = found.result()
+    return (arrival.lend() if near else None) or Content.of(arrival)
 
 
-def take_in(run: str, handle: Handle, content: Content | None) -> None:
+def take_in(run: str, handle: Handle, content: Content | Lent | None) -> None:
     """Take an output that another node has handed out."""
     if content is None:
         raise LookupError(f"nobody has {handle.output!r}")
-    _nodes[run].take_in(handle, content)
+    _nodes[run].take_in(handle, content.arrive())
 
 
 def end(run: str) -> None:
@@ -268,7 +269,7 @@ class Node:
         self._attempts: dict[int, tuple[Life, int]] = {}  #: of those: where, and of which task
         self._held: dict[Life, deque[tuple[Launch, set[Handle]]]] = {}  #: launches that wait for what they read
         self._asked: set[Handle] = set()  #: outputs that the driver waits for
-        self._wanted: dict[Handle, list[Future[Content]]] = {}  #: and other nodes
+        self._wanted: dict[Handle, list[Future[Arrival]]] = {}  #: and other nodes
         self._coming: dict[Handle, Life] = {}  #: outputs that were asked of processes here
         self._owed: set[tuple[Handle, Life]] = set()  #: copies that launches which came to nothing were to bring
         self._dead: set[Life] = set()
@@ -318,8 +319,8 @@ class Node:
             self._since, self._urgent = None, False
             return Report(number, pickle.dumps(said, 5), self._broken)
 
-    def ask_for(self, handle: Handle, source: Life) -> Future[Content]:
-        found: Future[Content] = Future()
+    def ask_for(self, handle: Handle, source: Life) -> Future[Arrival]:
+        found: Future[Arrival] = Future()
         with self._changed:
             if self._over:
                 found.cancel()
@@ -327,8 +328,8 @@ class Node:
                 self._put((handle, source, found))
         return found
 
-    def take_in(self, handle: Handle, content: Content) -> None:
-        self._put(Value(handle, content))
+    def take_in(self, handle: Handle, arrival: Arrival) -> None:
+        self._put(Value(handle, arrival))
 
     def end(self) -> None:
         self._ended = True
@@ -371,7 +372,8 @@ class Node:
         if kind is LaunchOrder:
             self._launch(order)
         elif kind is Value:  # from another node
-            self._engine.give(order.handle, order.value.arrive())
+            value = order.value
+            self._engine.give(order.handle, value.arrive() if type(value) is Content else value)
             self._events.append(Held(order.handle))
         elif kind is NotComing:
             self._give_up(order.handle)
@@ -443,9 +445,9 @@ class Node:
         self._go_on()
         wanted = self._wanted.pop(handle, None)
         if wanted:
-            content = Content.of(self._packed(handle))
+            arrival = self._packed(handle)
             for one in wanted:
-                one.set_result(content)
+                one.set_result(arrival)
 
     def _go_on(self) -> None:
         for life, waiting in list(self._held.items()):

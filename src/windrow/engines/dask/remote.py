@@ -6,6 +6,7 @@ import queue
 import threading
 import warnings
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from windrow.engines.dask import node as nodes
@@ -32,6 +33,7 @@ class RemoteNode:
         self.run = f"{run}-{number}"  #: by which it is known there: one that is begun again has nothing of what it had
         self.number = number
         self.address = address
+        self.host = address.partition("://")[2].rpartition(":")[0]
         self.first = first  #: number of its first worker
         self.cores = cores
         self.memory = memory  #: that its workers may use together; 0: nobody said
@@ -48,6 +50,13 @@ class RemoteNode:
         self.stale = False  #: it has the workload as it was before news came
         self.leaving = False  #: its worker of Dask is retired and takes no tasks: it hands over what it has
         self.anchor: Any = None  #: the task of Dask that gave its ``Anchor``
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is on the driver's machine, as far as its address tells."""
+        with suppress(ValueError):  # a name
+            return ip_address(self.host).is_loopback
+        return False
 
     @property
     def pool(self) -> str:

@@ -206,6 +206,38 @@ class Arrival(NamedTuple):
         buffers = cut_buffers(self.body, self.pickled, self.sizes)
         return parcel_of(self.body[: self.pickled].tobytes(), buffers, kind, tag)
 
+    def lend(self) -> Lent | None:
+        """Say where another process of this machine finds the body, as long as this is kept; None if it is in no memory file."""
+        if self.file is None:
+            return None
+        file = self.file.file
+        return Lent(os.getpid(), file, _identity(file), self.bytes, self.pickled, self.sizes)
+
+
+class Lent(NamedTuple):
+    """The memory file of an arrival in another process of this machine."""
+
+    process: int
+    file: int
+    identity: tuple[int, int, int]  #: a number of a process may mean another one where that looks from
+    bytes: int
+    pickled: int
+    sizes: tuple[int, ...]
+
+    def arrive(self) -> Arrival:
+        """Map it, without a copy; raises OSError where it is not to be had."""
+        kept = _KeptFile(os.open(f"/proc/{self.process}/fd/{self.file}", os.O_RDONLY | os.O_CLOEXEC))
+        if _identity(kept.file) != self.identity:
+            raise FileNotFoundError("the memory that was lent is not there")
+        body = _map_private(kept.file, self.bytes)
+        file = kept if _KeptFile.count <= MOST_KEPT else None
+        return Arrival(0, 0, 0.0, self.bytes, self.pickled, self.sizes, body, [], file)
+
+
+def _identity(file: int) -> tuple[int, int, int]:
+    status = os.fstat(file)
+    return status.st_dev, status.st_ino, status.st_size
+
 
 def cut_buffers(body: memoryview, pickled: int, sizes: Sequence[int]) -> list[memoryview]:
     """Cut a body, which begins with a pickle, into its buffers."""

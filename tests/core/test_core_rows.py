@@ -1028,6 +1028,15 @@ def test_rows_left_of_slow_inputs_count_by_the_time_that_they_take() -> None:
     assert shape.slow[8] == 0.0  # no matter for an input that is not slow
 
 
+def test_a_short_rest_lets_no_long_tasks_be_queued_at_all_workers() -> None:
+    made = world(known(60, 500, 500), workers=3, policies=Policies(Fixed(50)))
+    go_on(made, A, wall=0.2)
+    (rest, *_), *others = made.queues.values()
+    assert rest.task.size == 10  # 40 ms, of which two may wait
+    assert all(queue[0].task.size == 50 for queue in others)
+    assert sum(len(queue) - 1 for queue in made.queues.values()) == 1  # the first of them took 200 ms
+
+
 def test_rows_that_run_for_long_say_how_slow_an_input_is() -> None:
     (spec,) = known(100)
     one = Input(spec, Family(0), 0)

@@ -508,20 +508,23 @@ def spread(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.0f} ({min(values):.0f} to {max(values):.0f})"
 
 
-def tails(report: harness.Report, ways: Sequence[Way], seeds: Sequence[int]) -> None:
+def tails(report: harness.Report, ways: Sequence[Way], seeds: Sequence[int], held_out: Sequence[int]) -> None:
     """16 workers, one half as fast, skewed tasks: how far the end is from the least possible."""
     rows = []
     for way in ways:
-        ratios = []
-        for seed in seeds:
-            done, least = skewed(way, seed)
-            ratios.append(done.seconds / least)
-        rows.append((way.name, f"{statistics.median(ratios):.3f}", f"{max(ratios):.3f}"))
-        report.claim(f"tail, {way.name}: time / lower bound, worst seed", max(ratios), 1.10, better="lower")
+        for name, which in (("worst seed", seeds), ("worst held-out seed", held_out)):
+            ratios = []
+            for seed in which:
+                done, least = skewed(way, seed)
+                ratios.append(done.seconds / least)
+            rows.append(
+                (way.name, name.removeprefix("worst "), f"{statistics.median(ratios):.3f}", f"{max(ratios):.3f}")
+            )
+            report.claim(f"tail, {way.name}: time / lower bound, {name}", max(ratios), 1.10, better="lower")
     report.note(
         "16 workers, one half as fast; inputs whose rows differ in cost (log-normal, sigma 1); lower bound: all work by all."
     )
-    report.table(("way", "time / lower bound", "worst"), rows)
+    report.table(("way", "seeds", "time / lower bound", "worst"), rows)
 
 
 def main() -> None:
@@ -536,7 +539,7 @@ def main() -> None:
     shaped(report, ways, few)
     comings_and_goings(report, ways, few)
     sweep(report, ways, many)
-    tails(report, ways, many)
+    tails(report, ways, many, [1000 + seed for seed in many])
     report.finish(options.json)
 
 

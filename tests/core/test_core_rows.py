@@ -997,9 +997,11 @@ class Asked(Fixed):
     def __init__(self, rows: int) -> None:
         super().__init__(rows)
         self.slower: list[float] = []
+        self.slow: list[float] = []
 
     def rows(self, request: ShapeRequest) -> int:
         self.slower.append(request.slower)
+        self.slow.append(request.slow)
         return super().rows(request)
 
 
@@ -1012,6 +1014,27 @@ def test_inputs_that_nothing_is_known_of_may_be_as_slow_as_the_slowest() -> None
     assert all(one > SLOWER for one in shape.slower[5:8])
     finish_all(made)
     assert shape.slower[8] == feeder_of(made).accounts["d"].slowest > SLOWER  # the first task of the third input
+
+
+def test_rows_left_of_slow_inputs_count_by_the_time_that_they_take() -> None:
+    shape = Asked(10)
+    made = world(known(100, 100), workers=2, policies=Policies(shape))
+    go_on(made, A, 5, wall=1.0)
+    assert shape.slow == [0.0] * 7
+    go_on(made, B, wall=15.0)  # its first, which is not in the mean
+    assert shape.slower[7:] == [pytest.approx(15.0)]
+    assert shape.slow[7:] == [pytest.approx((15 - 1) * 90)]
+    go_on(made, A, wall=1.0)
+    assert shape.slow[8] == 0.0  # no matter for an input that is not slow
+
+
+def test_a_short_rest_lets_no_long_tasks_be_queued_at_all_workers() -> None:
+    made = world(known(60, 500, 500), workers=3, policies=Policies(Fixed(50)))
+    go_on(made, A, wall=0.2)
+    (rest, *_), *others = made.queues.values()
+    assert rest.task.size == 10  # 40 ms, of which two may wait
+    assert all(queue[0].task.size == 50 for queue in others)
+    assert sum(len(queue) - 1 for queue in made.queues.values()) == 1  # the first of them took 200 ms
 
 
 def test_rows_that_run_for_long_say_how_slow_an_input_is() -> None:

@@ -46,6 +46,13 @@ def test_all_lost_time_is_counted() -> None:
     assert sum(books.sizes) == sum(one.rows for one in PAPER.events(2, PAPER.NODE).inputs)
 
 
+@pytest.mark.parametrize("seed", [1, 7, 107])
+def test_slow_inputs_and_a_slow_worker_leave_no_tail(seed: int) -> None:
+    done, least = PAPER.skewed(PAPER.learned(), seed)
+    assert done.complete
+    assert done.seconds <= 1.10 * least
+
+
 def test_workers_that_come_and_go_lose_nothing() -> None:
     done = PAPER.figure_9(PAPER.fixed(64 * PAPER.K, 1.15 * PAPER.GB), 1)
     assert done.complete

@@ -15,7 +15,19 @@ from searching import examples
 from windrow.core import commands as orders
 from windrow.core import events as happened
 from windrow.core.policies import Options, Policies
-from windrow.core.records import Life, Measurement, Needs, Plan, Rows, RunRows, Task
+from windrow.core.records import (
+    DRIVER,
+    FailureKind,
+    Handle,
+    Life,
+    Measurement,
+    MergePartials,
+    Needs,
+    Plan,
+    Rows,
+    RunRows,
+    Task,
+)
 from windrow.core.rows import RowFeeder
 from windrow.core.scheduler import Scheduler
 from windrow.engines.simulated.devices import Device
@@ -407,6 +419,57 @@ def test_processes_can_be_stopped_and_threads_cannot(kind: Any, ends: float) -> 
     expected = happened.Cancelled if kind == "processes" else happened.Finished
     assert isinstance(event, expected)
     assert engine.clock() == pytest.approx(ends)
+
+
+def merge(attempt: int, *inputs: Handle, bring: tuple[int, ...] = (), life: Life = FIRST) -> orders.Launch:
+    reads = tuple(handle.output for handle in inputs)
+    task = Task(attempt, "data", 0, MergePartials(0), reads=reads, makes=("merged",), consumes=True)
+    return orders.Launch(task, attempt, life, PLAN, inputs=inputs, bring=bring)
+
+
+def ended(engine: SimulatedEngine, many: int = 1) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < many:
+        found += [event for event in engine.wait(None) if not isinstance(event, happened.Started)]
+    return found
+
+
+def test_a_copy_that_is_discarded_leaves_those_of_others() -> None:
+    engine = begun(model())
+    part = Handle("p", 1)
+    engine.do([launch(1, 0, 10), orders.Fetch(part, FIRST)])
+    assert [type(event) for event in ended(engine, 2)] == [happened.Finished, happened.Held]
+    engine.do([orders.Discard(part, (DRIVER,)), merge(2, part)])
+    assert [type(event) for event in ended(engine)] == [happened.Finished]
+    engine.do([orders.Fetch(Handle("merged", 2), FIRST)])
+    assert [type(event) for event in ended(engine)] == [happened.Held]
+    assert engine.take(Handle("merged", 2)) == (Rows(0, 0, 10),)
+
+
+def test_an_output_is_gone_when_nobody_has_it() -> None:
+    engine = begun(model())
+    part = Handle("p", 1)
+    engine.do([launch(1, 0, 10), orders.Fetch(part, FIRST)])
+    ended(engine, 2)
+    assert engine.take(part, mine=True) == (Rows(0, 0, 10),)
+    assert engine.take(part) == (Rows(0, 0, 10),)  # the worker's
+    engine.do([orders.Discard(part, (FIRST,)), merge(2, part)])
+    (event,) = ended(engine)
+    assert event.failure.kind is FailureKind.LOST
+
+
+def test_a_copy_that_is_sent_along_stays_when_its_maker_is_gone() -> None:
+    engine = SimulatedEngine(model(), 2)
+    engine.start(None)  # type: ignore[arg-type]
+    other = Life(1, 0)
+    assert len(engine.wait(0.0)) == 2
+    part = Handle("p", 1)
+    engine.do([launch(1, 0, 10)])
+    ended(engine)
+    engine.do([merge(2, part, Handle("none", 7), bring=(0,), life=other), orders.StopWorker(FIRST)])
+    assert {type(event) for event in ended(engine, 2)} == {happened.Failed, happened.WorkerLost}
+    engine.do([merge(3, part, life=other)])
+    assert [type(event) for event in ended(engine)] == [happened.Finished]
 
 
 def test_a_worker_is_stopped_and_started_again() -> None:

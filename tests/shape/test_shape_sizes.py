@@ -115,6 +115,18 @@ def test_a_small_rest_is_divided_so_that_all_end_together() -> None:
     assert Guided().rows(request(known=60_000, running=20_000, costs=quick)) == 40_500
 
 
+def test_slow_rows_are_weighed_against_the_time_that_is_left() -> None:
+    """Two seconds are 2,000 rows, and 200 where they take ten times as long; but half of what is left for a worker may go at once."""
+    costs = affine(0.0, 1e-3, [1000, 10_000])
+
+    def rows(left: int, slow: float = 0.0) -> int:
+        return Guided().rows(request(known=left, costs=costs, slower=10.0, slow=slow, unit=1))
+
+    assert rows(10_000) == 250  # 2,500 rows of others
+    assert rows(10_000, slow=30_000) == 1_000  # a third of the rows left is as slow
+    assert rows(10_000, slow=90_000) == 2_000  # all of them: 2 s by the mean, which is theirs then
+
+
 def test_the_first_tasks_are_a_small_part_of_all() -> None:
     assert Guided().rows(request(known=100_000)) == 6_250 + 500
     assert Guided().rows(request(known=90_000, running=6_250)) == 11_250 + 500

@@ -170,9 +170,9 @@ class Input:
             return 1.0
         mean = costs.wall / costs.rows_in
         times = seconds / (rows * mean) if rows else 1.0
+        for size, since in self.running.values():
+            rows, seconds = rows + size, seconds + now - since
         if self.running:
-            rows += sum(size for size, _ in self.running.values())
-            seconds += sum(now - since for _, since in self.running.values())
             times = max(times, seconds / (rows * mean))
         return times if times > SLOWER else 1.0
 

@@ -144,6 +144,7 @@ class ShapeRequest:
     parts: bool = False  #: the task may be a part of a unit
     least_s: float = math.inf  #: that a task of the category took
     slower: float = 1.0  #: how many times as long rows of the input take as those of its category
+    slow: float = 0.0  #: where they do: how many more rows are left if those of slow inputs count by their time
     #: of steps: what they cost by their calls, however few rows they have; known where the task may be a part
     steps: tuple[tuple[str, StepCost], ...] = ()
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from windrow.core.partials import Bundle
     from windrow.core.parts import SplitUnit
     from windrow.core.policies import Policies
-    from windrow.core.records import Failure, InputSpec, Life, Rows
+    from windrow.core.records import CostSums, Failure, InputSpec, Life, Rows, StepCost
     from windrow.core.scheduler import Scheduler
 
 
@@ -208,6 +208,7 @@ class RowFeeder:
         one.running = {number: about for number, about in one.running.items() if number in self.given}
         # Of an input that nothing is known of, rows may take as long as those of the slowest.
         request.slower = one.slower(request.costs, desk.batch.now) if one.touched else account.slowest
+        request.slow = self._slow_rows(request.costs) if request.slower > 1 else 0.0
         want = self.policies.shape.rows(request)
         if bound is not None:
             want = min(want, bound)
@@ -242,8 +243,12 @@ class RowFeeder:
         payload = make_record(
             RunRows, (all_rows, identities, part, short_s, self._spare(), checked, block, predicted_s)
         )
-        makes = (f"rows {number}",)
-        return make_record(Task, (number, category, size, payload, (), (), makes, False, *self._row_task))
+        return make_record(Task, (number, category, size, payload, (), (), (f"rows {number}",), False, *self._row_task))
+
+    def _slow_rows(self, costs: StepCost | CostSums) -> float:
+        """Say how many more rows are left of the inputs that workers are at, if they count by their time."""
+        at, now = dict.fromkeys(self._at.values()), self._desk.batch.now
+        return sum((one.slower(costs, now) - 1) * one.cutter.rows for one in at)
 
     def _go_on(self, one: Input, room: int) -> list[tuple[Input, Rows]]:
         """Cut a task across the borders of its input: whole neighbours of the family, as far as they are open and there is room."""

@@ -214,7 +214,7 @@ class Scheduler:
             if worker.chain is not None and not worker.io and worker.site not in resources.reserved
         ]
         heapify(queues)
-        while queues and queues[0][0] < window:
+        while queues and queues[0][0] < min(window, feeder.window):  # the next task may be longer than the last one
             length, number = queues[0]
             if not self._feed_one(feeder, workers.alive[number]):
                 return

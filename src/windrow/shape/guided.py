@@ -57,9 +57,6 @@ OPAQUE_ROWS = 1 << 19
 #: And so many at least: steps are checked on the first rows, and a handful of them shows nothing.
 FIRST_LEAST = 1_024
 
-#: Share of what is left, all workers together, that a task may take where its rows are slow: what it takes whatever its rows is slow too.
-LATE = 1 / 8
-
 #: A task takes all that would make the workers end together if that is at most this much larger:
 #: crumbs cost a task's fixed price.
 CRUMBS = 1.25
@@ -116,8 +113,9 @@ class Guided(Queued):
             want = max(want, rows_within(request, costs, QUEUE_S, CALLS))
         else:
             want = min(want, self._within(request, costs))
-        if request.slower > 1:  # a task may take longer where that is a small share of what is left
-            want /= max(request.slower / max(LATE * level / want, 1.0), 1.0)
+        if request.slower > 1:  # a task may take as much longer as half of an even share of the time left allows
+            late = (level + request.slow / max(request.workers, 1)) / 2
+            want /= max(request.slower / max(late / want, 1.0), 1.0)
         if level < CRUMBS * want:
             crumb = CRUMB_S * costs.rows_in / max(costs.wall, 1e-9) if costs.rows_in and request.parts else 1.0
             want = max(level, min(crumb, left))

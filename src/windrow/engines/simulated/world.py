@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from windrow.core import events as happened
 from windrow.core.commands import Cancel, Discard, Fetch, Launch, Recall, StartWorker, StopWorker
 from windrow.core.records import (
+    DRIVER,
     NO_NEEDS,
     Failure,
     FailureKind,
@@ -41,10 +42,10 @@ from windrow.engines.simulated.devices import FairShare, cores_rate
 from windrow.engines.simulated.model import Demand, drawn, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from windrow.core.commands import EngineCommand
-    from windrow.core.records import Task
+    from windrow.core.records import Holder, Task
     from windrow.engines.simulated.devices import User
     from windrow.engines.simulated.model import Costs, Model
 
@@ -148,7 +149,8 @@ class World:
             self.size += more
         self._home = {worker: number for number, places in self._places.items() for worker in places}
         self._report = report
-        self._values: dict[Handle, Any] = {}  #: outputs: rows of partials, nothing of calls
+        #: outputs (rows of partials, nothing of calls) and who has them
+        self._values: dict[Handle, tuple[Any, set[Holder]]] = {}
         self._fetch_s: dict[int, float] = {}  #: what bringing an output takes, by attempt that made it
         self._workers: dict[int, SimulatedWorker] = {}
         self._lives: dict[int, int] = {}  #: worker -> its newest incarnation
@@ -190,7 +192,10 @@ class World:
             action(time, argument)
 
     def take(self, handle: Handle, *, mine: bool) -> Any:
-        return self._values.pop(handle) if mine else self._values[handle]
+        value, _ = self._values[handle]
+        if mine:
+            self._discard(handle, (DRIVER,))
+        return value
 
     def end(self, now: float) -> None:
         for worker in list(self._workers.values()):
@@ -257,6 +262,8 @@ class World:
             self._abandon(worker.job, now)
         self.tally.present_s += now - worker.joined
         del self._workers[worker.life.worker]
+        for handle in list(self._values):
+            self._discard(handle, (worker.life,))
 
     # -- commands
 
@@ -268,13 +275,16 @@ class World:
             self._start(now, command)
             return
         elif isinstance(command, Discard):
-            self._values.pop(command.handle, None)
+            self._discard(command.handle, command.holders)
             return
         else:
             life = command.source if isinstance(command, Fetch) else command.life
         worker = self._workers.get(life.worker)
         if worker is None or worker.life != life:
             return
+        if isinstance(command, Launch) and command.bring:
+            for place in command.bring:
+                self._copy(command.inputs[place], life)
         if isinstance(command, Launch) and worker.job is None:
             self._begin(worker, command, now)
         elif isinstance(command, Cancel):
@@ -285,6 +295,17 @@ class World:
             worker.inbox.append(command)
             if worker.job is None:
                 self._go_on(worker, now)
+
+    def _copy(self, handle: Handle, holder: Holder) -> None:
+        if handle in self._values:
+            self._values[handle][1].add(holder)
+
+    def _discard(self, handle: Handle, holders: Iterable[Holder]) -> None:
+        if handle in self._values:
+            left = self._values[handle][1]
+            left.difference_update(holders)
+            if not left:
+                del self._values[handle]
 
     def _cancel(self, worker: SimulatedWorker, command: Cancel, now: float) -> None:
         job = worker.job
@@ -503,6 +524,7 @@ class World:
         wall = now - job.begun
         if isinstance(command, Fetch):
             tally.other_s += wall
+            self._copy(command.handle, command.to)
             self._ended(job, happened.Held(command.handle), now)
             return
         payload, report = command.task.payload, None
@@ -516,7 +538,7 @@ class World:
         elif isinstance(payload, MergePartials):
             tally.other_s += wall
             tally.last_task[life.worker] = now  # a worker that merges does not wait for the end
-            value = tuple([rows for handle in command.inputs for rows in self._values.pop(handle)])
+            value = tuple([rows for handle in command.inputs for rows in self._values.pop(handle)[0]])
         else:
             if job.share < 1:
                 tally.lost_s += wall
@@ -546,7 +568,8 @@ class World:
 
     def _keep(self, job: SimulatedJob, name: str, value: Any, *, here: bool = True) -> Made:
         assert job.costs is not None
-        self._values[make_record(Handle, (name, job.command.attempt))] = value
+        holders: set[Holder] = {job.worker.life, DRIVER} if here else {job.worker.life}
+        self._values[make_record(Handle, (name, job.command.attempt))] = value, holders
         self._fetch_s[job.command.attempt] = job.costs.fetch_s
         return make_record(Made, (name, 0, here))
 

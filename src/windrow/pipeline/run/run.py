@@ -35,7 +35,6 @@ from windrow.pipeline.resume.step_digest import contents_used, step_fingerprints
 from windrow.pipeline.run.assemble import ResultAssembly
 from windrow.pipeline.run.background import outcome_so_far
 from windrow.pipeline.run.batch import BatchSupply
-from windrow.pipeline.run.engine_choice import make_launch_policy, with_memory_pool
 from windrow.pipeline.run.stream import StreamSupply
 from windrow.pipeline.run.time_account import TimeAccount, predicted_times
 from windrow.pipeline.skims.publish import publish, saving
@@ -52,7 +51,6 @@ from windrow.watch.log import EventLog
 from windrow.watch.progress import watching
 
 if TYPE_CHECKING:
-    from windrow.core.policies import LaunchPolicy
     from windrow.core.records import Failure, Plan
     from windrow.data.base import Source
     from windrow.engines.base import Engine
@@ -132,7 +130,7 @@ class _Run:
             workers=self.choice.workers,
         )
         self.rows = self._make_feeder()
-        self.policy = self._make_policy()
+        self.policy = self.choice.launch_policy(pipeline.memory_used)
 
     def steps(self) -> dict[str, Fingerprint]:
         if self._steps is None:
@@ -167,12 +165,6 @@ class _Run:
                 row_s={name: cost.wall / cost.rows_in for name, cost in self.pipeline.costs.items() if cost.rows_in},
             ),
             self.plans,
-        )
-
-    def _make_policy(self) -> LaunchPolicy:
-        cluster = self.choice.client if self.choice.kind == "dask" else None
-        return make_launch_policy(
-            self.options, self.choice.workers, remembered=self.pipeline.memory_used, cluster=cluster
         )
 
     def run(self) -> tuple[Result, BaseException | None]:
@@ -212,9 +204,7 @@ class _Run:
 
     def _loop(self, log: EventLog | None, account: TimeAccount) -> RunOutcome:
         supply, choice, rows = self.supply, self.choice, self.rows
-        engine: Engine = choice.engine(rows)
-        if self.options.memory is not None and self.options.client is None:
-            engine = with_memory_pool(engine, self.options.memory)
+        engine = choice.engine(rows)
         scheduler = self._make_scheduler(engine)
         collector = supply.make_collector(rows, self.workload, live=self.inbox is not None)
         inbox = supply.feed(rows, self.inbox, choice.workers)

@@ -105,6 +105,7 @@ class EngineChoice:
     _switching: SwitchingEngine | None = None
     _setup: ReadAhead | None = None
     _cluster: Any = None
+    _shape: ShapePolicy = field(init=False)
 
     def engine(self, rows: RowFeeder) -> Engine:
         """Make the engine; where memory is limited all workers draw on that of this machine which the run may use."""
@@ -186,16 +187,19 @@ class EngineChoice:
 
     def shape(self, shape: ShapePolicy) -> ShapePolicy:
         """Let workers have more to do at a time where something is to be read ahead, less while more may still come."""
-        if self.kind == "inline" and self.may_switch:
-            return CappedUntilReordered(shape, lambda _: None if self.switched else WHILE_ALONE_S)
-        if self.kind == "dask":
-            return _Deeper(shape, self)
-        if self.kind == "threads":
-            short = CappedUntilReordered(
-                shape, lambda _: WHILE_ALONE_S if self._foreseen and not self.switched else None
-            )
-            return _Deeper(short, self)
-        return shape
+        self._shape = CappedUntilReordered(shape, self._most_s) if self.kind in ("inline", "threads") else shape
+        return self
+
+    def _most_s(self, category: str) -> float | None:  # noqa: ARG002 - all are alike
+        early = self.may_switch if self.kind == "inline" else self._foreseen
+        return WHILE_ALONE_S if early and not self.switched else None
+
+    def rows(self, request: ShapeRequest) -> int:
+        return self._shape.rows(request)
+
+    def window(self, task_s: float | None) -> int:
+        """Let queues be as deep as reading ahead, or the way to the workers, needs them."""
+        return max(self._shape.window(task_s), self.depth)
 
     @property
     def depth(self) -> int:
@@ -305,20 +309,6 @@ class EngineChoice:
         if self._setup is not None and (about := self._setup.split.said()):
             said.append(about)
         return said
-
-
-class _Deeper:
-    """A shape decision whose queues are as deep as reading ahead, or the way to the workers, needs them."""
-
-    def __init__(self, shape: ShapePolicy, choice: EngineChoice) -> None:
-        self._shape = shape
-        self._choice = choice
-
-    def rows(self, request: ShapeRequest) -> int:
-        return self._shape.rows(request)
-
-    def window(self, task_s: float | None) -> int:
-        return max(self._shape.window(task_s), self._choice.depth)
 
 
 def choose_engine(

@@ -127,7 +127,7 @@ class Options:
         if self.partition is not None:
             if self.chunk is not None:
                 raise UsageError("chunk= and partition= both say how rows are cut: leave one of them out")
-            from windrow.shape.by_scheme import check_scheme
+            from windrow.shape.fixed import check_scheme
 
             self.partition = check_scheme(self.partition)
 

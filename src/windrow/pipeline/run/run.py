@@ -41,8 +41,7 @@ from windrow.pipeline.skims.publish import publish, saving
 from windrow.random import spare_cores
 from windrow.run.loop import run as run_loop
 from windrow.shape.allocation.policy import Allocation
-from windrow.shape.by_scheme import ByScheme
-from windrow.shape.fixed import Fixed
+from windrow.shape.fixed import ByScheme, Fixed
 from windrow.shape.guided import CappedUntilReordered, Guided
 from windrow.shape.reduce import family
 from windrow.store.rundir import RunDirectory, time_text

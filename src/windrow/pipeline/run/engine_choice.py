@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.policies import AtTheEnd, LaunchPolicy
+from windrow.core.policies import LaunchPolicy
 from windrow.core.records import Needs
 from windrow.data.paths import is_remote
 from windrow.engines.dask.cluster import nodes_of
@@ -207,11 +207,6 @@ class EngineChoice:
             return FAR
         return 1 if self._setup is None or self.switched else self._setup.depth
 
-    def _about_cluster(self) -> list[str]:
-        nodes, lost = len(self._cluster.seen), self._cluster.lost
-        said = [f"cluster: {nodes} workers of Dask took part" + (f", {lost} were lost" if lost else "")]
-        return said + [f"cluster: {address} was not used: {why}" for address, why in self._cluster.unfit.items()]
-
     def _processes(self, number: int) -> Engine:
         if self.options.client is not None:
             from windrow.engines.dask.engine import DaskEngine
@@ -274,12 +269,10 @@ class EngineChoice:
 
     def safety(self, *, journaled: bool) -> SafetyPolicy:
         """Say how much work may be lost: little where workers can be, or where it is written down as it goes."""
-        if journaled or self.isolated:
-            return Bounded()
-        return self if self.may_switch else AtTheEnd()
+        return Bounded() if journaled or self.isolated else self
 
     def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:
-        """Say whether work is to be brought to safety, where threads may become processes: not before they have."""
+        """Say whether work is to be brought to safety: where threads may become processes not before they have."""
         return self.switched and Bounded().due(held_s, cost_s, life_s)
 
     def said(self) -> list[str]:
@@ -297,7 +290,9 @@ class EngineChoice:
             if switching is not None and switching.why:
                 said.append(f"engine: {switching.why}")
         if self.kind == "dask":
-            said += self._about_cluster()
+            nodes, lost = len(self._cluster.seen), self._cluster.lost
+            said.append(f"cluster: {nodes} workers of Dask took part" + (f", {lost} were lost" if lost else ""))
+            said += [f"cluster: {address} was not used: {why}" for address, why in self._cluster.unfit.items()]
         memory, most = self.options.memory, self.options.task_memory
         if self.kind == "processes" and memory is not None:
             allowed = allowed_memory(memory)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.compat.coffea.sums import PieceCollector, add_all
-from windrow.core.policies import Options as SchedulerOptions
 from windrow.core.policies import Policies
 from windrow.core.records import FailureKind
 from windrow.core.rows import MOST_SINGLE, RowFeeder, RowOptions
@@ -61,12 +60,7 @@ def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Op
     rows = RowFeeder(specs, policies, row_options)
     engine, collector = choice.engine(rows), PieceCollector()
     # Nothing is run a second time while it still runs: a function may write files.
-    restart = engine.capabilities.can_restart or choice.may_switch
-    scheduler = Scheduler(
-        rows,
-        launches,
-        SchedulerOptions(restart=restart, elastic=options.client is not None, direct=choice.kind == "dask"),
-    )
+    scheduler = Scheduler(rows, launches, choice.scheduler_options(engine, twice=False))
     workload.limited = options.memory is not None
     try:
         with watching(rows, progress=options.progress, name=workload.name, rundir=options.rundir) as observers:

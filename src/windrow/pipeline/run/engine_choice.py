@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.policies import LaunchPolicy
+from windrow.core.policies import Options as SchedulerOptions
 from windrow.core.records import Needs
 from windrow.data.paths import is_remote
 from windrow.engines.dask.cluster import nodes_of
@@ -88,9 +89,8 @@ class EngineChoice:
     kind: str
     workers: int
     why: str = ""  #: empty where the user chose
-    may_switch: bool = (
-        False  #: to processes: from threads if they wait for each other, from one worker if rows take long
-    )
+    #: to processes: from threads if they wait for each other, from one worker if rows take long
+    may_switch: bool = False
     after: int = 0  #: workers after that, where they are more
     changes_globals: Callable[[], bool] = bool  #: whether a step does: then processes would give another answer
     waited: str = ""  #: what an earlier run found out about threads
@@ -242,6 +242,17 @@ class EngineChoice:
             guessed=options.first_rows is not None,
             blocks=blocks,
             remembered=remembered,
+        )
+
+    def scheduler_options(self, engine: Engine, *, open_ended: bool = False, twice: bool = True) -> SchedulerOptions:
+        """Give what the engine allows; ``twice``: a task that takes long may be run a second time while it still runs."""
+        can, may_switch = engine.capabilities, self.may_switch
+        return SchedulerOptions(
+            open=open_ended,
+            restart=can.can_restart or may_switch,
+            speculate=twice and (can.can_kill or may_switch),
+            elastic=self.options.client is not None,
+            direct=self.kind == "dask",
         )
 
     def _nodes_with_memory(self) -> list[NodeSize]:

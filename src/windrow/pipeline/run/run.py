@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
 from windrow import data as windrow_data
-from windrow.core.policies import Options as SchedulerOptions
 from windrow.core.policies import Policies
 from windrow.core.records import FailureKind
 from windrow.core.retry import OUT_OF_TIME, lost_too_often
@@ -52,7 +51,6 @@ from windrow.watch.progress import watching
 if TYPE_CHECKING:
     from windrow.core.records import Failure, Plan
     from windrow.data.base import Source
-    from windrow.engines.base import Engine
     from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.results.result import Result
@@ -204,7 +202,7 @@ class _Run:
     def _loop(self, log: EventLog | None, account: TimeAccount) -> RunOutcome:
         supply, choice, rows = self.supply, self.choice, self.rows
         engine = choice.engine(rows)
-        scheduler = self._make_scheduler(engine)
+        scheduler = Scheduler(rows, self.policy, choice.scheduler_options(engine, open_ended=supply.open_ended))
         collector = supply.make_collector(rows, self.workload, live=self.inbox is not None)
         inbox = supply.feed(rows, self.inbox, choice.workers)
         if inbox is not None:
@@ -226,20 +224,6 @@ class _Run:
                 grace.end()
                 if supply.writer is not None:
                     supply.writer.end()
-
-    def _make_scheduler(self, engine: Engine) -> Scheduler:
-        can, may_switch = engine.capabilities, self.choice.may_switch
-        return Scheduler(
-            self.rows,
-            self.policy,
-            SchedulerOptions(
-                open=self.supply.open_ended,
-                restart=can.can_restart or may_switch,
-                speculate=can.can_kill or may_switch,
-                elastic=self.options.client is not None,
-                direct=self.choice.kind == "dask",
-            ),
-        )
 
     def _remember(self) -> None:
         pipeline, accounts = self.pipeline, self.rows.accounts

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windrow.core.policies import LaunchPolicy
+from windrow.core.policies import AtTheEnd, LaunchPolicy
 from windrow.core.policies import Options as SchedulerOptions
 from windrow.core.records import Needs
 from windrow.data.paths import is_remote
@@ -280,7 +280,9 @@ class EngineChoice:
 
     def safety(self, *, journaled: bool) -> SafetyPolicy:
         """Say how much work may be lost: little where workers can be, or where it is written down as it goes."""
-        return Bounded() if journaled or self.isolated else self
+        if journaled or self.isolated:
+            return Bounded()
+        return self if self.may_switch else AtTheEnd()
 
     def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:
         """Say whether work is to be brought to safety: where threads may become processes not before they have."""

@@ -16,22 +16,22 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import harness
+import numpy as np
 
 from windrow.core import commands as orders
 from windrow.core import events as happened
-from windrow.core.policies import LaunchPolicy, Options, Policies, ShapePolicy
+from windrow.core.policies import LaunchPolicy, Options, Policies, ShapePolicy, ShapeRequest
 from windrow.core.records import Life, Measurement, Needs, Rows, RunRows, Task
 from windrow.core.rows import RowOptions
 from windrow.engines.simulated.model import AffineCosts, Fleet, Model, SimulatedInput, SimulatedNode
 from windrow.engines.simulated.model_files import load_model
 from windrow.run.simulate import Simulated, simulate
 from windrow.shape.allocation.policy import Allocation, NodeSize
-from windrow.shape.chunks import CoffeaChunks, Targets, TaskReport
 from windrow.shape.fixed import Fixed
-from windrow.shape.guided import Guided
+from windrow.shape.guided import Guided, Queued
 
 K, MB, GB = 1024, 10**6, 10**9
 
@@ -50,6 +50,78 @@ FIGURE_6 = {
 
 #: Sizes of the sweep of fixed chunks.
 SWEEP = tuple(K * size for size in (16, 32, 64, 96, 112, 128, 192, 256, 512))
+
+
+# -- chunk sizes of coffea -------------------------------------------------------------------------
+# Section IV, with the details that coffea 0.7 has: a fit of events on memory and time, in powers of two.
+
+
+class TaskReport(NamedTuple):
+    """What one task used."""
+
+    rows: int
+    seconds: float
+    memory: float  #: megabytes
+
+
+class Targets(NamedTuple):
+    """What a task is to use; None: no matter."""
+
+    seconds: float | None = None
+    memory: float | None = None  #: megabytes
+
+
+def next_chunk_size(base: int, targets: Targets, reports: Sequence[TaskReport]) -> int:
+    """Give the rows of the next tasks, a power of two."""
+    if not reports:
+        return base
+    found = []
+    for target, used in (
+        (targets.seconds, [one.seconds for one in reports]),
+        (targets.memory, [one.memory for one in reports]),
+    ):
+        rows = _rows_for(target, used, [one.rows for one in reports]) if target else None
+        if rows is not None:
+            found.append(rows)
+    size = min(found, default=float(base))
+    return 1 << int(math.log2(size)) if size >= 1 else 1
+
+
+def _rows_for(target: float, used: Sequence[float], rows: Sequence[int]) -> float | None:
+    if len(rows) < 2 or used[0] < 0:
+        return None
+    per_unit = np.asarray(rows) / np.maximum(1, used)
+    low, median = np.quantile(per_unit, [0.25, 0.5], method="nearest")
+    kept = per_unit >= low
+    x, y = np.asarray(used, dtype=float)[kept], np.asarray(rows, dtype=float)[kept]
+    slope, intercept = float(median), 0.0
+    spread = float(((x - x.mean()) ** 2).sum())
+    if spread > 0:
+        steep = float(((x - x.mean()) * (y - y.mean())).sum()) / spread
+        level = float(y.mean() - steep * x.mean())
+        if steep >= 0 and level <= 0:  # else a negative time or memory for no rows
+            slope, intercept = steep, level
+    return slope * target + intercept or None
+
+
+class CoffeaChunks(Queued):
+    """The shape decision of coffea: the same for all rows, until a task reports what it used."""
+
+    def __init__(self, base: int, targets: Targets) -> None:
+        self.size = base
+        self._base, self._targets = base, targets
+        self._reports: dict[str, list[TaskReport]] = {}
+        self._asked = 0
+
+    def report(self, category: str, report: TaskReport) -> None:
+        reports = self._reports.setdefault(category, [])
+        reports.append(report)
+        self.size = next_chunk_size(self._base, self._targets, reports)
+
+    def rows(self, request: ShapeRequest) -> int:
+        self._asked += 1
+        size = max(self.size - self._asked % 2, 1)  # c and c - 1, so that the fit has more than one size
+        return min(size, max(request.known, 1))
 
 
 # -- ways and books --------------------------------------------------------------------------------

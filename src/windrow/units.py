@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from itertools import islice
@@ -24,6 +24,7 @@ _COUNTS = [(1, ""), *((1000 ** (i + 1), p) for i, p in enumerate("kMGTPE"))]
 _BYTES = {unit: Fraction(size) for size, unit in [*_DECIMAL, *_BINARY]}
 # Written by almost everyone, and can mean nothing else.
 _BYTES |= {"KB": Fraction(1000), "kiB": Fraction(1024)}
+_PLAIN = {"": Fraction(1)}  # a text that is a number alone
 _SHORT_TIMES = [(1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1, "s")]
 _LONG_TIMES = [(60, "min", 1, "s"), (3600, "h", 60, "min"), (86400, "d", 3600, "h")]
 _SECONDS = {unit: Fraction(1, 1000**power) for power, unit in enumerate(["s", "ms", "us", "ns"])}
@@ -41,21 +42,17 @@ _RATE = 'a rate is written "450 MB/s", "3 GiB/min" or as a number of bytes per s
 _TIME = 'a time is written "5 min", "1 h 30 min", "250 ms" or as a number of seconds (ns ... d)'
 
 
-def _wrong(forms: str, value: object) -> UsageError:
-    return UsageError(f"{forms}, but got {value!r}")
-
-
-def _given(value: object, forms: str) -> Fraction | str:
-    """Return a number or a text of reasonable length; refuse everything else."""
-    if isinstance(value, str) and len(value) <= _LONGEST:
-        return value
-    if isinstance(value, (str, bool)) or not isinstance(value, numbers.Real):
-        raise _wrong(forms, value)
-    if not math.isfinite(value) or value < 0:
-        raise _wrong(forms, value)
-    if isinstance(value, numbers.Rational):
-        return Fraction(int(value.numerator), int(value.denominator))
-    return Fraction(float(value))
+def _parse(value: Any, forms: str, read: Callable[[str], Fraction | None]) -> Fraction:
+    """Return a number, or what a text of reasonable length is read as; refuse everything else."""
+    found = None
+    if isinstance(value, str):
+        found = read(value) if len(value) <= _LONGEST else None
+    elif not isinstance(value, bool) and isinstance(value, numbers.Real) and math.isfinite(value):
+        exact = value if isinstance(value, numbers.Rational) else Fraction(float(value))
+        found = Fraction(int(exact.numerator), int(exact.denominator))
+    if found is None or found < 0:
+        raise UsageError(f"{forms}, but got {value!r}")
+    return found
 
 
 def _quantity(match: re.Match[str] | None, units: Mapping[str, Fraction]) -> Fraction | None:
@@ -67,41 +64,34 @@ def _quantity(match: re.Match[str] | None, units: Mapping[str, Fraction]) -> Fra
 
 def parse_bytes(value: str | float) -> int:
     """Return a number of bytes, rounded to a whole one."""
-    given = _given(value, _SIZE)
-    if isinstance(given, str):
-        parsed = _quantity(_QUANTITY.fullmatch(given), _BYTES | {"": Fraction(1)})
-        if parsed is None:
-            raise _wrong(_SIZE, value)
-        given = parsed
-    return round(given)
+    return round(_parse(value, _SIZE, lambda text: _quantity(_QUANTITY.fullmatch(text), _BYTES | _PLAIN)))
 
 
 def parse_rate(value: str | float) -> float:
     """Return a number of bytes per second."""
-    given = _given(value, _RATE)
-    if isinstance(given, str):
-        amount, slash, per = given.partition("/")
-        units = _BYTES if slash else {"": Fraction(1)}
-        parsed = _quantity(_QUANTITY.fullmatch(amount), units)
+
+    def read(text: str) -> Fraction | None:
+        amount, slash, per = text.partition("/")
+        parsed = _quantity(_QUANTITY.fullmatch(amount), _BYTES if slash else _PLAIN)
         time = _SECONDS.get(per.strip() if slash else "s")
-        if parsed is None or time is None:
-            raise _wrong(_RATE, value)
-        given = parsed / time
-    return float(given)
+        return None if parsed is None or time is None else parsed / time
+
+    return float(_parse(value, _RATE, read))
 
 
 def parse_seconds(value: str | float) -> float:
     """Return a number of seconds; several parts ("1 h 30 min") add up."""
-    given = _given(value, _TIME)
-    if isinstance(given, str):
-        matches = list(_QUANTITY.finditer(given))
-        units = _SECONDS | {"": Fraction(1)} if len(matches) == 1 else _SECONDS
+
+    def read(text: str) -> Fraction | None:
+        matches = list(_QUANTITY.finditer(text))
+        units = _SECONDS | _PLAIN if len(matches) == 1 else _SECONDS
         parts = [_quantity(match, units) for match in matches]
         known = [part for part in parts if part is not None]
-        if not parts or len(known) < len(parts) or "".join(m[0] for m in matches) != given:
-            raise _wrong(_TIME, value)
-        given = sum(known, Fraction(0))
-    return float(given)
+        if not parts or len(known) < len(parts) or "".join(m[0] for m in matches) != text:
+            return None
+        return sum(known, Fraction(0))
+
+    return float(_parse(value, _TIME, read))
 
 
 def _digits(value: float) -> str:

@@ -207,13 +207,13 @@ def test_room_on_disk_is_used_again_and_one_file_is_open(tmp_path: Path) -> None
         return spilled.put(spill.pieces_of(np.full(1000, number)))
 
     asides = [put(number) for number in range(100)]
-    assert spilled._stream is not None
-    size = os.fstat(spilled._stream.fileno()).st_size
+    assert spilled.stream is not None
+    size = os.fstat(spilled.stream.fileno()).st_size
     for number in range(0, 100, 3):
         asides[number] = put(0)  # while the one before is there
         asides[number] = put(-number)
     assert [int(aside.read()[999]) for aside in asides] == [n if n % 3 else -n for n in range(100)]
-    assert os.fstat(spilled._stream.fileno()).st_size < 1.03 * size
+    assert os.fstat(spilled.stream.fileno()).st_size < 1.03 * size
     assert len(list(Path("/proc/self/fd").iterdir())) == before + 1
 
 

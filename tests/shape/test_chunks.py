@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from windrow.shape.chunks import Targets, TaskReport, next_chunk_size
+from loading import load
+
+load("benchmarks/harness.py", known=True)  # which it imports
+PAPER: Any = load("benchmarks/paper_shape.py")
+Targets, TaskReport, next_chunk_size = PAPER.Targets, PAPER.TaskReport, PAPER.next_chunk_size
 
 STEADY = [TaskReport(e, 5 + e / 1000, 300 + 0.0137 * e) for e in (8000, 16000, 24000, 32000, 64000)]
 ALIKE = [TaskReport(16384, 20, 500)] * 3
@@ -30,7 +36,7 @@ NOISY = [
     ],
     ids=["steady", "one size", "less for more", "noisy", "one report"],
 )
-def test_sizes_are_those_of_coffea(reports: list[TaskReport], by_memory: int, by_both: int, by_time: int) -> None:
+def test_sizes_are_those_of_coffea(reports: list[Any], by_memory: int, by_both: int, by_time: int) -> None:
     assert next_chunk_size(100_000, Targets(None, 2000), reports) == by_memory
     assert next_chunk_size(100_000, Targets(60, 2000), reports) == by_both
     assert next_chunk_size(100_000, Targets(60, None), reports) == by_time

@@ -51,7 +51,10 @@ class Aside:
         self._file, self._place = file, place
 
     def read(self) -> Any:
-        return self._file.read(self._place)
+        stream = self._file.stream
+        assert stream is not None
+        stream.seek(self._place)
+        return thing_of(stream)
 
 
 class SpillFile:
@@ -59,7 +62,7 @@ class SpillFile:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        self._stream: FileIO | None = None  #: until something is put aside
+        self.stream: FileIO | None = None  #: until something is put aside
         self._used = Intervals()
         self._freed: list[tuple[int, int]] = []  #: used before; anything may be let go of while something is put aside
 
@@ -69,12 +72,12 @@ class SpillFile:
             self._used.remove(*self._freed.pop())
         place = next(start for start, stop in self._used.gaps(0, sys.maxsize) if stop - start >= size)
         try:
-            if self._stream is None:
-                self._stream = tempfile.TemporaryFile(dir=self.directory, buffering=0)  # noqa: SIM115
-                weakref.finalize(self, self._stream.close)
-            self._stream.seek(place)
+            if self.stream is None:
+                self.stream = tempfile.TemporaryFile(dir=self.directory, buffering=0)  # noqa: SIM115
+                weakref.finalize(self, self.stream.close)
+            self.stream.seek(place)
             for piece in pieces:
-                write_all(self._stream.fileno(), piece)
+                write_all(self.stream.fileno(), piece)
         except OSError as error:
             raise SaveError(
                 f"{size:,} bytes of results, too much for memory with the others, cannot be put aside in {self.directory}: "
@@ -85,8 +88,3 @@ class SpillFile:
         aside = Aside(self, place, size)
         weakref.finalize(aside, self._freed.append, (place, place + size))
         return aside
-
-    def read(self, place: int) -> Any:
-        assert self._stream is not None
-        self._stream.seek(place)
-        return thing_of(self._stream)

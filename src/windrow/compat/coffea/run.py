@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windrow.compat.coffea.sums import PieceCollector, add_all
-from windrow.core.policies import Options as SchedulerOptions
 from windrow.core.policies import Policies
 from windrow.core.records import FailureKind
 from windrow.core.rows import MOST_SINGLE, RowFeeder, RowOptions
 from windrow.core.scheduler import Scheduler
-from windrow.engines.dask.cluster import nodes_of
 from windrow.errors import IncompleteError, MergeError
-from windrow.pipeline.run.engine_choice import EngineChoice, make_launch_policy, with_memory_pool
+from windrow.pipeline.run.engine_choice import EngineChoice, choose_place, workers_of
 from windrow.pipeline.run.run import error_of
 from windrow.run.loop import run as run_loop
 from windrow.shape.allocation.policy import Allocation
@@ -51,26 +49,18 @@ def run_ranges(workload: RangesWorkload, specs: Sequence[InputSpec], options: Op
     """Run a function over inputs; of ``small`` ones in one worker, until they are seen to take long."""
     choice = choose_engine(options, small=small)
     costs, used = _learned.get(workload.key, ({}, []))
-    cluster = options.client if choice.kind == "dask" else None
     guided = Guided(costs, opaque=True)
-    shape = guided if cluster is None else choice.shape(guided)
+    shape = choice.shape(guided) if choice.kind == "dask" else guided
     policies = Policies(shape, safety=choice.safety(journaled=False))
-    launches = make_launch_policy(options, choice.workers, blocks=False, remembered=used, cluster=cluster)
+    launches = choice.launch_policy(used, blocks=False)
     row_options = RowOptions(
         on_error=options.on_error, row_limit=options.max_rows, chunk=options.chunk, halves=True,
         row_s={name: cost.wall / cost.rows_in for name, cost in costs.items()},
     )  # fmt: skip
     rows = RowFeeder(specs, policies, row_options)
     engine, collector = choice.engine(rows), PieceCollector()
-    if options.memory is not None and options.client is None:
-        engine = with_memory_pool(engine, options.memory)
     # Nothing is run a second time while it still runs: a function may write files.
-    restart = engine.capabilities.can_restart or choice.may_switch
-    scheduler = Scheduler(
-        rows,
-        launches,
-        SchedulerOptions(restart=restart, elastic=options.client is not None, direct=cluster is not None),
-    )
+    scheduler = Scheduler(rows, launches, choice.scheduler_options(engine, twice=False))
     workload.limited = options.memory is not None
     try:
         with watching(rows, progress=options.progress, name=workload.name, rundir=options.rundir) as observers:
@@ -126,25 +116,14 @@ def _remember(key: Any, rows: RowFeeder, launches: LaunchPolicy) -> None:
 
 
 def choose_engine(options: Options, *, small: bool) -> EngineChoice:
-    kind, why, workers = options.engine, "", options.workers
-    if options.client is not None:
-        workers = max(nodes_of(options.client).cores, 1)
-        if kind == "auto":
-            tiny = small and options.memory is None and options.timeout is None
-            kind = "inline" if tiny else "dask"
-            why = "the data are too few for a cluster to pay" if tiny else f"the cluster has {workers} workers"
-    elif kind == "auto":
-        if options.memory is not None or options.timeout is not None:
-            kind, why = "processes", "memory and time can be limited in processes alone"
-        elif options.workers == 1 or small:
-            few = "there is one worker" if options.workers == 1 else "the data are too few for processes to pay"
-            kind, why = "inline", few
-        else:
+    kind, why, workers = options.engine, "", workers_of(options)
+    if kind == "auto":
+        kind, why = choose_place(options, lambda: small, others="processes")
+        if not kind:
             kind, why = "processes", "processors hold the interpreter's lock"
     now = 1 if kind == "inline" else workers
     switch = bool(why) and now < workers
     return EngineChoice(
-        kind, now, why, switch, workers if switch else 0, memory=options.memory, reads_with=NEEDED,
-        client=options.client, then="processes" if options.client is None else "dask",
+        options, kind, now, why, switch, workers if switch else 0, reads_with=NEEDED,
         split=(0, now),  # nothing is read ahead: what a function will read is not known
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any
 
 from windrow.engines.dask.cluster import ITS_OWN_WORKERS, connect, is_cluster
 from windrow.engines.machine_limits import granted_cores
@@ -16,6 +16,8 @@ from windrow.shape.allocation.strategies import BY_SIZE, STRATEGIES
 from windrow.units import parse_bytes, parse_seconds
 
 ENGINES = ("auto", "inline", "threads", "processes", "dask")
+#: Options that are limits of a worker, which is a process then.
+OF_PROCESSES = ("memory", "timeout", "task_memory", "target_memory")
 #: Options that mean nothing without ``memory=``.
 OF_MEMORY = ("task_memory", "target_memory", "allocation", "ladder")
 
@@ -55,13 +57,12 @@ class Options:
         if self.resume and self.rundir is None:
             raise UsageError("resume=True continues what is in a run directory: say which one with rundir=")
         self._find_cluster()
-        _check_engine(
-            self.engine,
-            memory=self.memory,
-            timeout=self.timeout,
-            task_memory=self.task_memory,
-            target_memory=self.target_memory,
-        )
+        _one_of("engine", self.engine, ENGINES)
+        for name in OF_PROCESSES:
+            if getattr(self, name) is not None and self.engine not in ("auto", "processes", "dask"):
+                raise UsageError(
+                    f'{name}= is enforced on processes: use engine="processes" or leave engine= out, got {self.engine!r}'
+                )
         _one_of("on_error", self.on_error, ("stop", "skip"))
         self.order = _order(self.order)
         if self.on_error == "skip" and _is_own(self.order):
@@ -80,12 +81,12 @@ class Options:
             self.max_rows = check_count("max_rows", self.max_rows, least=0)
         if self.block_rows is not None:
             self.block_rows = check_count("_block_rows", self.block_rows)
-        for name in ("memory", "task_memory", "target_memory"):
-            if getattr(self, name) is not None:
-                setattr(self, name, _positive(name, parse_bytes(getattr(self, name))))
-        for name in ("timeout", "target_time"):
-            if getattr(self, name) is not None:
-                setattr(self, name, _positive(name, parse_seconds(getattr(self, name))))
+        for name in (*OF_PROCESSES, "target_time"):
+            if (value := getattr(self, name)) is not None:
+                amount = parse_seconds(value) if name in ("timeout", "target_time") else parse_bytes(value)
+                if amount <= 0:
+                    raise UsageError(f"{name}= must be more than nothing, got {amount}")
+                setattr(self, name, amount)
         if self.first_rows is not None:
             self.first_rows = check_count("first_rows", self.first_rows)
         fixed = "chunk" if self.chunk is not None else "partition" if self.partition is not None else ""
@@ -127,7 +128,7 @@ class Options:
         if self.partition is not None:
             if self.chunk is not None:
                 raise UsageError("chunk= and partition= both say how rows are cut: leave one of them out")
-            from windrow.shape.by_scheme import check_scheme
+            from windrow.shape.fixed import check_scheme
 
             self.partition = check_scheme(self.partition)
 
@@ -138,15 +139,6 @@ def check_names(called: str, given: Iterable[str]) -> None:
     for name in given:
         if name not in known:
             raise TypeError(f"{called}() got an unexpected keyword argument {name!r}{nearest(name, known)}")
-
-
-def _check_engine(engine: Any, **limits: Any) -> None:
-    _one_of("engine", engine, ENGINES)
-    for name, value in limits.items():
-        if value is not None and engine not in ("auto", "processes", "dask"):
-            raise UsageError(
-                f'{name}= is enforced on processes: use engine="processes" or leave engine= out, got {engine!r}'
-            )
 
 
 def _order(order: Any) -> Any:
@@ -187,15 +179,6 @@ def _names(order: Any) -> tuple[str, ...]:
         'order= is "adaptive", "written", another policy\'s name, a list of step names, a mapping of datasets to '
         f"such lists, a function, or a file that freeze() wrote; got {order!r}"
     )
-
-
-_Number = TypeVar("_Number", int, float)
-
-
-def _positive(option: str, value: _Number) -> _Number:
-    if value <= 0:
-        raise UsageError(f"{option}= must be more than nothing, got {value}")
-    return value
 
 
 def _one_of(option: str, value: Any, allowed: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windrow.core.policies import AtTheEnd, LaunchPolicy
+from windrow.core.policies import Options as SchedulerOptions
 from windrow.core.records import Needs
 from windrow.data.paths import is_remote
 from windrow.engines.dask.cluster import nodes_of
@@ -84,21 +85,18 @@ LITTLE = 10_000_000
 class EngineChoice:
     """The engine of a run, and why it is this one."""
 
+    options: Options
     kind: str
     workers: int
     why: str = ""  #: empty where the user chose
-    may_switch: bool = (
-        False  #: to processes: from threads if they wait for each other, from one worker if rows take long
-    )
+    #: to processes: from threads if they wait for each other, from one worker if rows take long
+    may_switch: bool = False
     after: int = 0  #: workers after that, where they are more
     changes_globals: Callable[[], bool] = bool  #: whether a step does: then processes would give another answer
-    memory: int | None = None
-    task_memory: int | None = None
     waited: str = ""  #: what an earlier run found out about threads
     split: tuple[int, int] | None = None  #: threads that set up and that process, where fixed
     remote: bool = False  #: whether there are remote files
     crowded: str = ""  #: why processes would be better than threads, as far as that is known beforehand
-    client: Any = None  #: of the Dask cluster that the run may use
     reads_with: tuple[str, ...] = ()  #: modules that workers need for the files
     row_s: Mapping[str, float] = field(default_factory=dict)  #: of steps that were tried, without what every call takes
     compiled: Collection[str] = ()  #: steps that are
@@ -107,8 +105,16 @@ class EngineChoice:
     _switching: SwitchingEngine | None = None
     _setup: ReadAhead | None = None
     _cluster: Any = None
+    _shape: ShapePolicy = field(init=False)
 
     def engine(self, rows: RowFeeder) -> Engine:
+        """Make the engine; where memory is limited all workers draw on that of this machine which the run may use."""
+        engine, memory = self._engine(rows), self.options.memory
+        if memory is None or self.options.client is not None:
+            return engine
+        return PooledEngine(engine, {NODE: Needs.of({"memory": allowed_memory(memory)})})
+
+    def _engine(self, rows: RowFeeder) -> Engine:
         if self.kind == "inline":
             inline = InlineEngine(self.workers)
             if not self.may_switch:
@@ -143,7 +149,7 @@ class EngineChoice:
         """Have processes prepared that one worker or threads will be changed for."""
         compiled, slowest_s = self._is_compiled(), max(self.row_s.values(), default=0.0)
         self._foreseen = self.may_switch and (self.kind == "inline" or (slowest_s > PYTHON_S and not compiled))
-        if self._foreseen and self.client is None and not compiled and not kept.is_warm():
+        if self._foreseen and self.options.client is None and not compiled and not kept.is_warm():
             kept.warm(self._preload())
 
     def _is_compiled(self) -> bool:
@@ -152,7 +158,7 @@ class EngineChoice:
 
     def _beside(self, inline: InlineEngine, number: int, rows: RowFeeder) -> Engine:
         """Make the engine that one worker is changed for."""
-        if self.client is not None or not self._is_compiled():
+        if self.options.client is not None or not self._is_compiled():
             return self._processes(number, rows)
         self.then = "threads"
         threads = ThreadsEngine(self.after, number=number)
@@ -181,16 +187,19 @@ class EngineChoice:
 
     def shape(self, shape: ShapePolicy) -> ShapePolicy:
         """Let workers have more to do at a time where something is to be read ahead, less while more may still come."""
-        if self.kind == "inline" and self.may_switch:
-            return CappedUntilReordered(shape, lambda _: None if self.switched else WHILE_ALONE_S)
-        if self.kind == "dask":
-            return _Deeper(shape, self)
-        if self.kind == "threads":
-            short = CappedUntilReordered(
-                shape, lambda _: WHILE_ALONE_S if self._foreseen and not self.switched else None
-            )
-            return _Deeper(short, self)
-        return shape
+        self._shape = CappedUntilReordered(shape, self._most_s) if self.kind in ("inline", "threads") else shape
+        return self
+
+    def _most_s(self, category: str) -> float | None:  # noqa: ARG002 - all are alike
+        early = self.may_switch if self.kind == "inline" else self._foreseen
+        return WHILE_ALONE_S if early and not self.switched else None
+
+    def rows(self, request: ShapeRequest) -> int:
+        return self._shape.rows(request)
+
+    def window(self, task_s: float | None) -> int:
+        """Let queues be as deep as reading ahead, or the way to the workers, needs them."""
+        return max(self._shape.window(task_s), self.depth)
 
     @property
     def depth(self) -> int:
@@ -198,18 +207,14 @@ class EngineChoice:
             return FAR
         return 1 if self._setup is None or self.switched else self._setup.depth
 
-    def _about_cluster(self) -> list[str]:
-        nodes, lost, left = len(self._cluster.seen), self._cluster.lost, self._cluster.left
-        said = [f"cluster: {nodes} workers of Dask took part"]
-        said[0] += f", {lost} were lost" if lost else ""
-        said[0] += f", {left} were retired and lost nothing" if left else ""
-        return said + [f"cluster: {address} was not used: {why}" for address, why in self._cluster.unfit.items()]
-
     def _processes(self, number: int, rows: RowFeeder) -> Engine:
-        if self.client is not None:
+        if self.options.client is not None:
             from windrow.engines.dask.engine import DaskEngine
 
-            self._cluster = DaskEngine(self.client, number=number, memory=self.memory, load=self._preload())
+            self.then = "dask"
+            self._cluster = DaskEngine(
+                self.options.client, number=number, memory=self.options.memory, load=self._preload()
+            )
             self._cluster.left_s = lambda: _work_s(rows)
             engine: Engine = self._cluster
             return engine
@@ -221,6 +226,44 @@ class EngineChoice:
         from windrow.engines.processes.startup import preload
 
         return [*preload(), *self.reads_with]
+
+    def launch_policy(self, remembered: Iterable[Mapping[str, Any]], *, blocks: bool = True) -> LaunchPolicy:
+        """Make what learns how much memory chunks need, where that is limited; ``blocks``: steps may be called for fewer rows."""
+        options, nodes = self.options, self._nodes_with_memory()
+        limits = Needs.of({} if options.timeout is None else {"seconds": options.timeout})
+        if not nodes:
+            return LaunchPolicy(limits)
+        return Allocation(
+            limits,
+            nodes,
+            strategy=options.allocation,
+            cap=options.task_memory,
+            ladder=options.ladder,
+            target=options.target_memory,
+            guessed=options.first_rows is not None,
+            blocks=blocks,
+            remembered=remembered,
+        )
+
+    def scheduler_options(self, engine: Engine, *, open_ended: bool = False, twice: bool = True) -> SchedulerOptions:
+        """Give what the engine allows; ``twice``: a task that takes long may be run a second time while it still runs."""
+        can, may_switch = engine.capabilities, self.may_switch
+        return SchedulerOptions(
+            open=open_ended,
+            restart=can.can_restart or may_switch,
+            speculate=twice and (can.can_kill or may_switch),
+            elastic=self.options.client is not None,
+            direct=self.kind == "dask",
+        )
+
+    def _nodes_with_memory(self) -> list[NodeSize]:
+        """Say what the workers of each machine share, where that is limited: of a cluster by Dask, or by what the user allows each of them."""
+        memory = self.options.memory
+        if self.kind != "dask":
+            return [] if memory is None else [NodeSize(allowed_memory(memory), self.workers)]
+        sizes = nodes_of(self.options.client).sizes
+        most = [(min(filter(None, (size, memory)), default=0), cores) for size, cores in sizes]
+        return [NodeSize(size, cores) for size, cores in most if size]
 
     @property
     def isolated(self) -> bool:
@@ -243,7 +286,7 @@ class EngineChoice:
         return self if self.may_switch else AtTheEnd()
 
     def due(self, held_s: float, cost_s: float | None, life_s: float | None) -> bool:
-        """Say whether work is to be brought to safety, where threads may become processes: not before they have."""
+        """Say whether work is to be brought to safety: where threads may become processes not before they have."""
         return self.switched and Bounded().due(held_s, cost_s, life_s)
 
     def said(self) -> list[str]:
@@ -261,31 +304,21 @@ class EngineChoice:
             if switching is not None and switching.why:
                 said.append(f"engine: {switching.why}")
         if self.kind == "dask":
-            said += self._about_cluster()
-        if self.kind == "processes" and self.memory is not None:
-            allowed = allowed_memory(self.memory)
-            amount = f"{format_bytes(self.memory)} for {self.workers} workers"
-            if allowed < self.memory:
+            nodes, lost, left = len(self._cluster.seen), self._cluster.lost, self._cluster.left
+            part = f"cluster: {nodes} workers of Dask took part" + (f", {lost} were lost" if lost else "")
+            said.append(part + (f", {left} were retired and lost nothing" if left else ""))
+            said += [f"cluster: {address} was not used: {why}" for address, why in self._cluster.unfit.items()]
+        memory, most = self.options.memory, self.options.task_memory
+        if self.kind == "processes" and memory is not None:
+            allowed = allowed_memory(memory)
+            amount = f"{format_bytes(memory)} for {self.workers} workers"
+            if allowed < memory:
                 amount += f", but only {format_bytes(allowed)} are granted"
-            most = f"; a chunk may use {format_bytes(self.task_memory)} at most" if self.task_memory else ""
-            said.append(f"memory: {amount}, so the share of each is {format_bytes(allowed // self.workers)}{most}")
+            most_said = f"; a chunk may use {format_bytes(most)} at most" if most else ""
+            said.append(f"memory: {amount}, so the share of each is {format_bytes(allowed // self.workers)}{most_said}")
         if self._setup is not None and (about := self._setup.split.said()):
             said.append(about)
         return said
-
-
-class _Deeper:
-    """A shape decision whose queues are as deep as reading ahead, or the way to the workers, needs them."""
-
-    def __init__(self, shape: ShapePolicy, choice: EngineChoice) -> None:
-        self._shape = shape
-        self._choice = choice
-
-    def rows(self, request: ShapeRequest) -> int:
-        return self._shape.rows(request)
-
-    def window(self, task_s: float | None) -> int:
-        return max(self._shape.window(task_s), self._choice.depth)
 
 
 def choose_engine(
@@ -303,19 +336,16 @@ def choose_engine(
 
     ``past_s`` are seconds of work of the last run, if there was one; ``compiled`` are steps that are; ``saves``: files are written.
     """
+    kind, why, crowded, workers = options.engine, "", "", workers_of(options)
     remote = any(i.format != "arrays" and is_remote(str(i.location)) for i in source.inputs)
-    kind, why, crowded, workers = options.engine, "", "", options.workers
-    if options.client is not None:
-        workers = max(nodes_of(options.client).cores, 1)
-        if kind == "auto":
-            kind, why = _choose_place(source, options, to_do, workers)
-    elif kind == "auto":
+    if kind == "auto":
         kind, why = _choose_kind(source, options, to_do, waited, steps)
         crowded = _crowded(source, steps(), past_s) if kind == "threads" and not compiled else ""
         if crowded and kept.is_warm():
             kind, why = "processes", crowded
     alone = bool(why) and kind == "inline"
     return EngineChoice(
+        options,
         kind,
         1 if alone else workers,
         why,
@@ -323,15 +353,11 @@ def choose_engine(
         may_switch=bool(why) and not remote and (kind == "threads" or (alone and workers > 1 and to_do > 0)),
         after=workers if alone else 0,
         changes_globals=lambda: any(found.stores_globals for found in steps().values()),
-        memory=options.memory,
-        task_memory=options.task_memory,
         waited=waited,
         split=options.split,
         remote=remote,
         crowded=crowded,
         compiled=compiled,
-        client=options.client,
-        then="processes" if options.client is None else "dask",
         reads_with=modules_for({item.format for item in source.inputs} | ({"parquet"} if saves else set())),
     )
 
@@ -343,20 +369,21 @@ def modules_for(formats: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(found | {name for name in ("pandas",) if "parquet" in formats and find_spec(name) is not None}))
 
 
-def _choose_place(source: Source, options: Options, to_do: int, workers: int) -> tuple[str, str]:
-    """Decide between here and the cluster that the user gave."""
-    if not to_do:
-        return "inline", "nothing is left to do"
-    if _is_tiny(source) and options.memory is None and options.timeout is None:
-        return "inline", "the data is too small for a cluster to pay"
-    return "dask", f"the cluster has {workers} workers"
+def workers_of(options: Options) -> int:
+    return options.workers if options.client is None else max(nodes_of(options.client).cores, 1)
 
 
-def _choose_kind(
-    source: Source, options: Options, to_do: int, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]
+def choose_place(
+    options: Options, small: Callable[[], bool], waited: str = "", others: str = "threads"
 ) -> tuple[str, str]:
-    if not to_do:
-        return "inline", "nothing is left to do"
+    """Decide where rows run, and why, as far as what is to run does not matter: nothing where it does.
+
+    ``others`` are what more workers than one would be.
+    """
+    if options.client is not None:
+        if options.memory is None and options.timeout is None and small():
+            return "inline", "the data is too small for a cluster to pay"
+        return "dask", f"the cluster has {workers_of(options)} workers"
     if options.memory is not None:
         return "processes", f"memory is limited to {format_bytes(options.memory)}, and only processes can be limited"
     if options.timeout is not None:
@@ -365,8 +392,19 @@ def _choose_kind(
         return "inline", "there is one worker"
     if waited:
         return "processes", f"in an earlier run {waited}"
-    if _is_tiny(source):
-        return "inline", "the data is too small for threads to pay"
+    if small():
+        return "inline", f"the data is too small for {others} to pay"
+    return "", ""
+
+
+def _choose_kind(
+    source: Source, options: Options, to_do: int, waited: str, steps: Callable[[], Mapping[str, Fingerprint]]
+) -> tuple[str, str]:
+    if not to_do:
+        return "inline", "nothing is left to do"
+    kind, why = choose_place(options, lambda: _is_tiny(source), waited)
+    if kind:
+        return kind, why
     for name, found in steps().items():
         if found.stores_globals:
             return "processes", f"{name!r} changes {found.stores_globals[0]}, which threads would share"
@@ -386,54 +424,6 @@ def _crowded(source: Source, steps: Mapping[str, Fingerprint], past_s: float | N
     if past_s < CROWDED_S if past_s is not None else awkward * size < CROWDED_BYTES:
         return ""
     return f"{awkward} steps use awkward, which holds the interpreter's lock"
-
-
-def limits(options: Options) -> Needs:
-    amounts: dict[str, float] = {}
-    if options.memory is not None and options.client is None:
-        amounts["memory"] = allowed_memory(options.memory) // options.workers
-    if options.timeout is not None:
-        amounts["seconds"] = options.timeout
-    return Needs.of(amounts)
-
-
-def make_launch_policy(
-    options: Options,
-    workers: int,
-    *,
-    blocks: bool = True,
-    remembered: Iterable[Mapping[str, Any]] = (),
-    cluster: Any = None,
-) -> LaunchPolicy:
-    """Make what learns how much memory chunks need, where that is limited; ``blocks``: steps may be called for fewer rows."""
-    nodes = nodes_with_memory(options, workers, cluster)
-    if not nodes:
-        return LaunchPolicy(limits(options))
-    return Allocation(
-        limits(options),
-        nodes,
-        strategy=options.allocation,
-        cap=options.task_memory,
-        ladder=options.ladder,
-        target=options.target_memory,
-        guessed=options.first_rows is not None,
-        blocks=blocks,
-        remembered=remembered,
-    )
-
-
-def nodes_with_memory(options: Options, workers: int, cluster: Any = None) -> list[NodeSize]:
-    """Say what the workers of each machine share, where that is limited: of a cluster by Dask, or by what the user allows each of them."""
-    if cluster is None:
-        return [] if options.memory is None else [NodeSize(allowed_memory(options.memory), workers)]
-    sizes = nodes_of(cluster).sizes
-    most = [(min(filter(None, (memory, options.memory)), default=0), cores) for memory, cores in sizes]
-    return [NodeSize(memory, cores) for memory, cores in most if memory]
-
-
-def with_memory_pool(engine: Engine, memory: int) -> PooledEngine:
-    """Let all workers draw on the memory of this machine that the run may use."""
-    return PooledEngine(engine, {NODE: Needs.of({"memory": allowed_memory(memory)})})
 
 
 def allowed_memory(memory: int) -> int:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from windrow import __version__
 from windrow import data as windrow_data
-from windrow.core.policies import Options as SchedulerOptions
 from windrow.core.policies import Policies
 from windrow.core.records import FailureKind
 from windrow.core.retry import OUT_OF_TIME, lost_too_often
@@ -35,15 +34,13 @@ from windrow.pipeline.resume.step_digest import contents_used, step_fingerprints
 from windrow.pipeline.run.assemble import ResultAssembly
 from windrow.pipeline.run.background import outcome_so_far
 from windrow.pipeline.run.batch import BatchSupply
-from windrow.pipeline.run.engine_choice import make_launch_policy, with_memory_pool
 from windrow.pipeline.run.stream import StreamSupply
 from windrow.pipeline.run.time_account import TimeAccount, predicted_times
 from windrow.pipeline.skims.publish import publish, saving
 from windrow.random import spare_cores
 from windrow.run.loop import run as run_loop
 from windrow.shape.allocation.policy import Allocation
-from windrow.shape.by_scheme import ByScheme
-from windrow.shape.fixed import Fixed
+from windrow.shape.fixed import ByScheme, Fixed
 from windrow.shape.guided import CappedUntilReordered, Guided
 from windrow.shape.reduce import family
 from windrow.store.rundir import RunDirectory, time_text
@@ -52,10 +49,8 @@ from windrow.watch.log import EventLog
 from windrow.watch.progress import watching
 
 if TYPE_CHECKING:
-    from windrow.core.policies import LaunchPolicy
     from windrow.core.records import Failure, Plan
     from windrow.data.base import Source
-    from windrow.engines.base import Engine
     from windrow.pipeline.definition.definition import Definition
     from windrow.pipeline.pipeline import Pipeline
     from windrow.pipeline.results.result import Result
@@ -132,7 +127,7 @@ class _Run:
             workers=self.choice.workers,
         )
         self.rows = self._make_feeder()
-        self.policy = self._make_policy()
+        self.policy = self.choice.launch_policy(pipeline.memory_used)
 
     def steps(self) -> dict[str, Fingerprint]:
         if self._steps is None:
@@ -167,12 +162,6 @@ class _Run:
                 row_s={name: cost.wall / cost.rows_in for name, cost in self.pipeline.costs.items() if cost.rows_in},
             ),
             self.plans,
-        )
-
-    def _make_policy(self) -> LaunchPolicy:
-        cluster = self.choice.client if self.choice.kind == "dask" else None
-        return make_launch_policy(
-            self.options, self.choice.workers, remembered=self.pipeline.memory_used, cluster=cluster
         )
 
     def run(self) -> tuple[Result, BaseException | None]:
@@ -212,10 +201,8 @@ class _Run:
 
     def _loop(self, log: EventLog | None, account: TimeAccount) -> RunOutcome:
         supply, choice, rows = self.supply, self.choice, self.rows
-        engine: Engine = choice.engine(rows)
-        if self.options.memory is not None and self.options.client is None:
-            engine = with_memory_pool(engine, self.options.memory)
-        scheduler = self._make_scheduler(engine)
+        engine = choice.engine(rows)
+        scheduler = Scheduler(rows, self.policy, choice.scheduler_options(engine, open_ended=supply.open_ended))
         collector = supply.make_collector(rows, self.workload, live=self.inbox is not None)
         inbox = supply.feed(rows, self.inbox, choice.workers)
         if inbox is not None:
@@ -237,20 +224,6 @@ class _Run:
                 grace.end()
                 if supply.writer is not None:
                     supply.writer.end()
-
-    def _make_scheduler(self, engine: Engine) -> Scheduler:
-        can, may_switch = engine.capabilities, self.choice.may_switch
-        return Scheduler(
-            self.rows,
-            self.policy,
-            SchedulerOptions(
-                open=self.supply.open_ended,
-                restart=can.can_restart or may_switch,
-                speculate=can.can_kill or may_switch,
-                elastic=self.options.client is not None,
-                direct=self.choice.kind == "dask",
-            ),
-        )
 
     def _remember(self) -> None:
         pipeline, accounts = self.pipeline, self.rows.accounts

@@ -90,17 +90,17 @@ class StreamSupply:
         steps: Callable[[], Mapping[str, Fingerprint]],
         past_s: float | None,  # noqa: ARG002
     ) -> EngineChoice:
-        workers = self.options.workers
-        if self.options.engine != "auto":
-            return EngineChoice(self.options.engine, workers, split=(0, workers))  # nothing is to be read ahead
+        options, workers = self.options, self.options.workers
+        if options.engine != "auto":
+            return EngineChoice(options, options.engine, workers, split=(0, workers))  # nothing is to be read ahead
         if workers == 1:
-            return EngineChoice("inline", 1, "there is one worker")
+            return EngineChoice(options, "inline", 1, "there is one worker")
         for name, found in steps().items():
             if found.stores_globals:
                 why = f"{name!r} changes {found.stores_globals[0]}, which threads would share, and a stream has no processes"
-                return EngineChoice("inline", 1, why)
+                return EngineChoice(options, "inline", 1, why)
         why = f"{workers} workers share the rows of a stream"
-        return EngineChoice("threads", workers, why, split=(0, workers))
+        return EngineChoice(options, "threads", workers, why, split=(0, workers))
 
     def make_workload(self) -> PipelineWorkload:
         skip = self.options.on_error == "skip"

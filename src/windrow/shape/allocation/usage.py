@@ -92,9 +92,8 @@ class TaskUsage:
     def __init__(self, points: Iterable[Sequence[Any]] = (), count: int = 0) -> None:
         self.points: deque[Point] = deque((Point(*one) for one in points), maxlen=KEPT)
         self.count = max(count, len(self.points))  #: of all tasks so far
-        self.idle = max(
-            (one.idle for one in self.points), default=0.0
-        )  #: bytes of a worker with nothing running at most
+        #: bytes of a worker with nothing running at most
+        self.idle = max((one.idle for one in self.points), default=0.0)
         self.refit = True  #: lines are made anew when they are next asked for
         self._fits: dict[str, UsageFit | None] = {}
         self._at = 0.0  #: tasks at which that is due

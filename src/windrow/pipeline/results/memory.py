@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from windrow.shape.allocation.policy import Allocation
-from windrow.shape.allocation.row_bounds import BLOCKS, ROWS
+from windrow.shape.chunks import BLOCKS, ROWS
 from windrow.units import format_bytes
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def memory_lines(result: Result) -> Iterator[str]:
     told = {name: facts for name, facts in result.memory.items() if facts["limited"]}
     for name, one in told.items():
         parts = []
-        if one["fixed"] is not None:
+        if one["fixed"] is not None and one["tasks"]:
             line = f"a chunk takes {format_bytes(one['fixed'])} and {format_bytes(one['per_row'])} a row"
             parts.append(f"{line} ({one['tasks']:,} chunks, the largest of {one['rows']:,} rows)")
         if one.get("most_granted", 0) > one["allowed"]:

@@ -18,9 +18,9 @@ from windrow.core.policies import Answer, LaunchPolicy
 from windrow.core.records import IO, NO_LIMITS, EvaluateUnit, Measurement, MergePartials, Needs, OpenInput, RunRows
 from windrow.core.retry import in_words
 from windrow.errors import UnknownNameError, alternatives
-from windrow.shape.allocation.row_bounds import BLOCKS, ROWS, RowBounds
 from windrow.shape.allocation.strategies import BY_SIZE, FIXED, STRATEGIES
 from windrow.shape.allocation.usage import TaskUsage
+from windrow.shape.chunks import BLOCKS, ROWS, RowBounds
 
 if TYPE_CHECKING:
     from windrow.core.policies import TooMuch, Tries

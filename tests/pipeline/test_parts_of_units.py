@@ -232,12 +232,12 @@ def test_a_stream_is_cut_as_finely_as_its_chunks_are_asked_for() -> None:
 def test_a_run_that_failed_in_parts_goes_on_after_the_units_that_are_whole(tmp_path: Path) -> None:
     mark = str(tmp_path / "broken")
     rng = np.random.default_rng(4)
-    source = wr.data.open({"one": {"x": rng.random(100)}, "two": {"x": np.sort(rng.random(200)) + 1.0}})
+    source = wr.data.open({"one": {"x": rng.random(100)}, "two": {"x": np.sort(rng.random(2_000)) + 1.0}})
     analysis = wr.Pipeline("again")
 
     @analysis.column
     def slow(x: Any) -> Any:
-        if Path(mark).exists() and (x > 1.99).any():
+        if Path(mark).exists() and (x > 1.999).any():
             raise ValueError("no more")
         return x * 2
 

@@ -19,12 +19,16 @@ from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import windrow as wr
+from comparing import bits
 from dask_cluster import local_client, own_client
 from fire.analyses import BAD, PACE, UNIT, analysis, opened, said, write_file
 from fire.leftovers import wait_until
+from loading import load
 from windrow.engines.dask import cluster as clusters
 from windrow.engines.dask import node as nodes
 from windrow.engines.dask.engine import DaskEngine
@@ -86,6 +90,18 @@ def test_a_pipeline_over_a_file_gives_the_same_bits(
     result = run(client, source=opened(UNITS, "rows.parquet"))
     assert said(result) == said(quiet())
     check_ledger(result)
+
+
+def test_the_selection_of_the_case_study_gives_the_same_bits(client: Any, tmp_path: Path) -> None:
+    """The ttH example: 18 cuts with random numbers of their own in a step, in the order that the run finds."""
+    tth, generator = load("examples/tth/analysis.py"), load("examples/tth/events.py")
+    pq.write_table(pa.table(generator.events(20_000, seed=3)), tmp_path / "events.parquet", row_group_size=2_000)
+    data = {"tth": [str(tmp_path / "events.parquet")]}
+    here = tth.build("sci", samples=2).run(data, order="written", engine="inline", progress=False)
+    there = tth.build("sci", samples=2).run(data, engine="dask", client=client, progress=False)
+    assert bits(there.outputs) == bits(here.outputs)
+    assert there.ledger == here.ledger
+    assert any(line.endswith("of Dask took part") for line in there.decisions)
 
 
 def test_an_address_is_a_cluster_too(client: Any) -> None:
@@ -156,6 +172,8 @@ def test_a_workload_that_cannot_be_sent_is_refused_at_once(client: Any) -> None:
 SCRIPT = """
 import sys
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import windrow as wr
 
 SCALE = 3
@@ -543,6 +561,8 @@ def test_a_scheduler_that_does_not_answer_is_not_one_without_workers(client: Any
 
 MPI_ANALYSIS = """
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import windrow as wr
 
 analysis = wr.Pipeline("mpi")

@@ -66,7 +66,7 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     # Importing this file takes longer than most tests: the workers' server does it once.
     "processes-2": lambda: ProcessesEngine(2, preload=["test_conformance"]),
     "both-1": lambda: BothEngines(1, preload=["test_conformance"]),
-    "dask-2": lambda: DaskEngine(local_client(), load=["test_conformance"]),
+    "dask-3": lambda: DaskEngine(local_client(3), load=["test_conformance"]),
 }
 PLAN = Plan(id=0, category="data")
 FIRST = Life(0, 0)

@@ -140,7 +140,7 @@ def test_calls_may_use_what_they_ask_for_and_those_for_input_and_output_are_left
 
 def test_merges_ask_for_what_such_merges_used_and_are_not_ended_while_the_node_has_some() -> None:
     policy = Allocation(Needs.of({"seconds": 9.0}), NODE, cap=1 * GB)
-    for asked in (1 * GB, 4 * GB):
+    for asked in (2 * GB, 4 * GB):
         needs, limits = policy.grant(Task(1, "d", 0, MergePartials(0)), NO_TRIES)
         assert memory_of(needs) == pytest.approx(asked, rel=0.07)
         assert memory_of(limits) == 8 * GB  # what they add up is there already, and would go with the worker

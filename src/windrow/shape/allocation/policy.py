@@ -195,7 +195,8 @@ class Allocation(LaunchPolicy):
         return fit is not None and fit.upper(1) > self.share
 
     def _amount(self, key: Key, rows: int, number: int) -> float:
-        fit, first, share = self.fit(key), self._cap or self.share, self.share
+        fit, share = self.fit(key), self.share
+        first = share if key.kind in OTHERS.values() else self._cap or share
         if fit is None:
             like = self.fit(Key(key.category)) if key.moved or key.kind == EVALUATE else None
             return min(first if like is None else max(first, like.upper(rows)), self._most(key))

@@ -20,6 +20,7 @@ from windrow.core.records import (
     FailureKind,
     InputSpec,
     Life,
+    Made,
     Measurement,
     MergePartials,
     Needs,
@@ -381,8 +382,6 @@ def test_a_report_of_a_former_life_is_answered_with_discard() -> None:
 
 
 def _made(output: str) -> Any:
-    from windrow.core.records import Made
-
     return Made(output)
 
 
@@ -788,18 +787,22 @@ def test_a_drained_worker_hands_over_and_ends_and_another_life_begins() -> None:
     assert made.scheduler.workers.losses == 0
 
 
-def test_a_worker_whose_memory_grows_is_replaced() -> None:
+@pytest.mark.parametrize("held", [False, True])
+def test_a_worker_whose_memory_grows_is_replaced_if_not_by_what_it_holds(held: bool) -> None:
     made = world(known(400), restart=True)
     for number in range(14):
-        if isinstance(made.queues[A][0].task.payload, MergePartials):
+        while isinstance(made.queues[A][0].task.payload, MergePartials):
             go_on(made, A)
         launch = made.queues[A].pop(0)
-        made.stores[A][(launch.task.makes[0], launch.attempt)] = list(launch.task.payload.rows)  # type: ignore[index]
+        name = launch.task.makes[0]
+        made.stores[A][(name, launch.attempt)] = list(launch.task.payload.rows)  # type: ignore[index]
         used = Measurement(wall=1.0, baseline=100_000_000 * (number + 1))
-        made.tell(Finished(launch.attempt, A, (_made(launch.task.makes[0]),), used, RowsReport()))
+        output = Made(name, 1_000_000_000) if held else _made(name)
+        made.tell(Finished(launch.attempt, A, (output,), used, RowsReport()))
         if made.scheduler.workers.draining:
             break
-    assert "grew from 100 to" in made.scheduler.notes[0]
+    assert held or "grew from 100 to" in made.scheduler.notes[0]
+    assert bool(made.scheduler.workers.draining) is not held
 
 
 def test_a_useless_worker_pauses_and_is_given_up_and_the_run_fails() -> None:

@@ -193,6 +193,9 @@ class Outputs:
                 self.fetch(output)
         return not output.holders
 
+    def held_bytes(self, life: Life) -> int:
+        return sum(output.holders[life] for output in self.kept.get(life, {}).values())
+
     def only_here(self, life: Life) -> list[Output]:
         return [output for output in self.kept.get(life, {}).values() if len(output.holders) == 1]
 

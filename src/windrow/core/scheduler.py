@@ -478,7 +478,7 @@ class Scheduler:
         else:
             self.graph.finish(attempt, made, measured.wall)
         if measured.baseline and attempt.worker.drain is None:
-            story = self.workers.leaks(attempt.worker, measured)
+            story = self.workers.leaks(attempt.worker, measured, self.outputs.held_bytes)
             if story:
                 self._drain(attempt.worker, story, replace=True)
 

@@ -16,6 +16,8 @@ from windrow.core.commands import Command, StartWorker, StopWorker
 from windrow.core.records import Failure, FailureKind, Life
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from windrow.core.policies import Options
     from windrow.core.queues import Chain
     from windrow.core.records import Measurement, Worker
@@ -209,8 +211,11 @@ class Workers:
             worker.drain.told = True
             out.append(StopWorker(worker.life))
 
-    def leaks(self, worker: WorkerState, measurement: Measurement) -> str:
-        """Tell the story of a worker whose memory only grows, if it is to be replaced; one at a time."""
+    def leaks(self, worker: WorkerState, measurement: Measurement, held: Callable[[Life], int]) -> str:
+        """Tell the story of a worker whose memory only grows, if it is to be replaced; one at a time.
+
+        ``held`` counts the bytes of outputs that it has, which are no leak.
+        """
         worker.tasks += 1
         if not worker.baseline:
             worker.baseline, worker.tasks = measurement.baseline, 0
@@ -218,6 +223,9 @@ class Workers:
         growth = measurement.baseline - worker.baseline
         leaks = growth > max(LEAK_BYTES, worker.baseline) and worker.tasks >= LEAK_TASKS
         if not leaks or not self._options.restart or self.draining:
+            return ""
+        if growth - held(worker.life) <= max(LEAK_BYTES, worker.baseline):
+            worker.tasks = 0  # it is counted again after some tasks
             return ""
         story = (
             f"the memory of worker {worker.id} grew from {worker.baseline / 1e6:.0f} to "

@@ -44,7 +44,8 @@ def learned_memory(policy: LaunchPolicy, accounts: Mapping[str, Account]) -> dic
 def _learned(every: list[dict[str, Any]], chunks: list[dict[str, Any]]) -> dict[str, Any]:
     """Put the kinds of tasks of a dataset together: all count for what to ask for, the line is that of most chunks."""
     of = max(chunks, key=lambda one: ("fixed" in one, one.get("tasks", 0)))
-    counts = {name: int(sum(one.get(name, 0) for one in chunks)) for name in ("tasks", *BECAME)}
+    tasks = int(sum(one.get("tasks", 0) for one in chunks))
+    counts = {name: int(sum(one.get(name, 0) for one in every)) for name in BECAME}
     block = max(one.get("block_rows", 0) for one in chunks)
     rows = int(min(of.get("rows", 0), of.get("fitting", 0)))
     return {
@@ -52,11 +53,12 @@ def _learned(every: list[dict[str, Any]], chunks: list[dict[str, Any]]) -> dict[
         "allowed": of["allowed"],
         "rows": int(max(one.get("rows", 0) for one in chunks)),
         "most": max(one.get("most", 0) for one in every),
-        "most_granted": max(one.get("most_granted", 0) for one in chunks),
+        "most_granted": max(one.get("most_granted", 0) for one in every),
         **{
             name: sum(one.get(name, 0) for one in chunks) for name in ("granted_byte_s", "wasted_byte_s", "used", "off")
         },
         **{name: of.get(name) for name in ("fixed", "per_row")},
+        "tasks": tasks,
         **counts,
         "too_much": sum(counts[act] for act in BECAME),
         "became": ", ".join(f"{counts[act]:,} {words.format(block)}" for act, words in BECAME.items() if counts[act]),

@@ -551,6 +551,18 @@ def test_a_drained_worker_hands_over_what_it_keeps() -> None:
     assert made.scheduler.workers.losses == 0
 
 
+def test_a_drained_worker_gives_back_what_it_has_not_begun() -> None:
+    made = short()
+    first, *waiting = made.queues[A]
+    made.tell(*made.start(A))
+    made.tell(WorkerJoined(made.worker(B)))
+    made.tell(DrainRequested(A, "it is to go"))
+    while made.recalled:
+        made.tell(*made.give_back())
+    assert made.queues[A] == [first]
+    assert len(made.queues[B]) == len(waiting) > 10
+
+
 def test_workers_for_input_and_output_come_when_a_task_needs_one_and_take_nothing_else() -> None:
     made = world(task(1), io_workers=2)
     made.tell(Submitted((), (task(2, needs=ONE_IO), task(3, needs=ONE_IO), task(4))))

@@ -477,6 +477,8 @@ def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> Non
         run("tcp://127.0.0.1:9")
     with pytest.raises(EngineError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9"):
         wr.Session(engine="tcp://127.0.0.1:9")
+    with pytest.raises(UsageError, match=r"tls://127.0.0.1:9 wants certificates"):
+        wr.Session(engine="tls://127.0.0.1:9")
 
 
 def test_what_does_not_go_together(client: Any) -> None:

@@ -81,11 +81,34 @@ def test_a_run_directory_remembers_what_tasks_took(tmp_path: Path) -> None:
     before, after = (sum(used["count"] for used in made.memory_used) for made in (first, again))
     assert after >= before + result.memory["data"]["tasks"] > before
     manifest = tmp_path / "run" / "manifest.json"
-    for bad in ({"memory": [{"points": 3}]}, {"costs": {"data": ["x"]}}, {"memory": 1}):
+    points = [[100, "much", 0, 1.0, 1.0, 0.0, False]]
+    wrong = {"category": "data", "kind": "rows", "moved": False, "points": points, "count": 1}
+    for bad in ({"memory": [{"points": 3}]}, {"costs": {"data": ["x"]}}, {"memory": 1}, {"memory": [wrong]}):
         content = json.loads(manifest.read_text())
         content["learned"] |= bad
         manifest.write_text(json.dumps(content))
         assert analysis().run({"x": np.zeros(1_000)}, **options).complete
+
+
+def test_a_run_that_failed_is_remembered_too(tmp_path: Path) -> None:
+    def made() -> wr.Pipeline:
+        found = wr.Pipeline("failing")
+
+        @found.output
+        def total(x: Any) -> float:
+            if (x == 2).any():
+                raise ValueError("no more")
+            return float(x.sum())
+
+        return found
+
+    first, again = made(), made()
+    options: Any = {"memory": "500 MB", "workers": 1, "progress": False, "rundir": tmp_path / "run"}
+    with pytest.raises(wr.errors.StepError):
+        first.run({"a": {"x": np.zeros(1_000)}, "b": {"x": np.full(1_000, 2.0)}}, **options)
+    again.run({"a": {"x": np.zeros(1_000)}}, **options)
+    before, after = (sum(used["count"] for used in one.memory_used) for one in (first, again))
+    assert after > before > 0
 
 
 def test_settings_to_pin_are_settings_of_a_run() -> None:

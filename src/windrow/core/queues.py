@@ -343,10 +343,14 @@ class Queues:
             else:
                 waiting = [one for one in chain.attempts.values() if one.queued]
                 waiting = waiting[len(waiting) // 2 :] if self._resources.find(chain.cls, []) else []
-            for attempt in waiting:
-                if _may_go(attempt):
-                    attempt.recalled = True
-                    self._batch.out.append(Recall(attempt.id, attempt.life))
+            self.ask_back(waiting)
+
+    def ask_back(self, waiting: Iterable[Attempt]) -> None:
+        """Have given back what has not begun."""
+        for attempt in waiting:
+            if _may_go(attempt):
+                attempt.recalled = True
+                self._batch.out.append(Recall(attempt.id, attempt.life))
 
     def _left_s(self, attempt: Attempt) -> float:
         """Estimate the seconds an attempt still holds its worker; none where that is not known."""

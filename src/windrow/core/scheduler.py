@@ -394,7 +394,10 @@ class Scheduler:
             self._drain(worker, event.reason, replace=event.replace)
 
     def _drain(self, worker: WorkerState, reason: str, *, replace: bool) -> None:
-        if self.workers.drain(worker, reason, replace) and self.feeder is not None:
+        if not self.workers.drain(worker, reason, replace):
+            return
+        self.queues.ask_back(self.queues.running_at(worker.life))
+        if self.feeder is not None:
             self.feeder.draining(worker.life)
 
     def _release_drained(self) -> None:

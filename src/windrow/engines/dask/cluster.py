@@ -71,12 +71,16 @@ def connect(engine: Any) -> Any:
 
 def _client_at(address: str) -> Any:
     try:
-        from distributed import Client
+        from distributed import Client, Security
     except ImportError as error:
         raise EngineError("Dask is not installed: pip install 'windrow[dask]'") from error
     known = _clients.get(address)
     if known is not None and known.status == "running":
         return known
+    if address.startswith("tls://") and Security().get_connection_args("client")["ssl_context"] is None:
+        raise UsageError(
+            f"{address} wants certificates, and Dask's configuration names none: pass Client(address, security=...)"
+        )
     try:
         _clients[address] = Client(address, timeout=ANSWER_S, set_as_default=False)
     except (OSError, ValueError) as error:  # a time-out is an OSError too

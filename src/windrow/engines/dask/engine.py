@@ -370,7 +370,8 @@ class DaskEngine:
         def arrived(_: Any, why: str) -> None:
             self._moving.pop((handle, node.address), None)
             if why and self._nodes.get(node.address) is node:
-                self._lends = self._lends and why == GONE  # the next time it is brought whole
+                if type(source) is Lent or getattr(source, "key", "").startswith("windrow-lend-"):
+                    self._lends = self._lends and why == GONE  # else the next time it is brought whole
                 node.orders.append(NotComing(handle))
 
         self._moving[handle, node.address] = source, self._submit(node, "take", arrived, nodes.take_in, handle, source)
@@ -622,6 +623,8 @@ class DaskEngine:
         self._tasks.end(list(self._nodes.values()))
         for thread in self._threads:
             thread.join(ENDING_S)
+        self._shared = None  # what is not held is not kept by Dask either
+        self._moving.clear()
         self._nodes.clear()
         self._outputs.clear()
         self._opened.clear()

@@ -226,7 +226,8 @@ class Lent(NamedTuple):
 
     def arrive(self) -> Arrival:
         """Map it, without a copy; raises OSError where it is not to be had."""
-        kept = _KeptFile(os.open(f"/proc/{self.process}/fd/{self.file}", os.O_RDONLY | os.O_CLOEXEC))
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # should it be a pipe of somebody else
+        kept = _KeptFile(os.open(f"/proc/{self.process}/fd/{self.file}", flags))
         if _identity(kept.file) != self.identity:
             raise FileNotFoundError("the memory that was lent is not there")
         body = _map_private(kept.file, self.bytes)

@@ -78,7 +78,7 @@ def recall(pipeline: Pipeline, definition: Definition, rundir: Any) -> None:
             return
         found = _of_plain(rundir, content)
         costs = {str(dataset): StepCost(*[number + 0 for number in cost]) for dataset, cost in content["costs"].items()}
-        Allocation(remembered=content["memory"])
+        Allocation(remembered=content["memory"]).describe()
     except (OSError, ValueError, KeyError, TypeError, AttributeError, UsageError):
         return
     pipeline.memory_used, pipeline.costs = content["memory"], costs

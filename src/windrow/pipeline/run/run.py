@@ -78,7 +78,13 @@ def run_pipeline(
         saving(supply.definition, supply.source) as supply.definition,
         supply.journal_in(directory),
     ):
-        result, failure = _Run(pipeline, supply, options, inbox).run()
+        try:
+            result, failure = _Run(pipeline, supply, options, inbox).run()
+        except WindrowError:
+            if directory is not None:  # who allows more, or mends a step, begins with what was learned
+                with suppress(OSError):
+                    directory.write_manifest({LEARNED: learned(pipeline, definition)})
+            raise
         if directory is not None:
             result.rundir = str(directory.path)
             result.environment = environment()

@@ -300,14 +300,18 @@ class Allocation(LaunchPolicy):
         return Answer("split") if found.divisible else Answer("fail", why=self._why(key, granted))
 
     def _why(self, key: Key, granted: float) -> str:
-        fit, most, had = self.fit(key), self._most(key), in_words("memory", granted)
-        said = f"it had {had}, and {'it may' if most == self._cap else 'the largest node can'} have {in_words('memory', most)}"
+        fit, most = self.fit(key), self._most(key)
+        whose = "it may" if most == self._cap else "the largest node can"
+        said = f"that is all that {whose} have{' (task_memory=)' if most == self._cap else ''}"
+        if granted < most * ALMOST:
+            said = f"it had {in_words('memory', granted)}, and {whose} have {in_words('memory', most)}"
         if fit is not None and key.kind in (ROWS, BLOCKS):
             fixed, per_row = in_words("memory", fit.fixed), in_words("memory", fit.per_row)
             said += f"; tasks of {key.category!r} use {fixed} however few rows they have, and {per_row} a row"
         if key.kind == EVALUATE:
-            said += "; outputs are made of all rows of a unit at once, however few rows its chunks have"
-        return f"{said}. Let tasks have more (memory=, task_memory=, fewer workers), or make what they keep and return smaller"
+            said += "; outputs are made of all rows of a unit at once, however few rows its chunks have: let units be smaller"
+            said += " (grid= of windrow.data.open, row groups of the file)"
+        return f"{said}; make what is kept and returned smaller"
 
     # -- for people, and for the next run
 

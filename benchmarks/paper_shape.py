@@ -412,17 +412,19 @@ def auto(way: Way, seed: int, nodes: int = NODES) -> Done:
     return go(events(seed, NODE), nodes, way, seed)
 
 
-def skewed(way: Way, seed: int) -> tuple[Done, float]:
-    """16 workers, one half as fast, inputs whose rows differ in cost by far; and the least that can take."""
+def skewed(way: Way, seed: int, late_s: float = 0.0) -> tuple[Done, float]:
+    """16 workers, one half as fast that may join late, inputs whose rows differ in cost by far; and the least that can take."""
     costs = AffineCosts(fixed_s=0.05, per_row_s=1e-3, sigma=0.0, input_sigma=1.0)
     node = SimulatedNode(cores=1, memory=2 * GB)
     speeds = (0.5,) + (1.0,) * 15
     files = tuple(
         SimulatedInput.even("data", one.rows // 8, 128) for one in load_model("events", seed=seed).inputs[:64]
     )
-    model = Model(inputs=files, costs={"data": costs}, nodes=(node,), fleet=Fleet(speeds=speeds))
+    model = Model(
+        inputs=files, costs={"data": costs}, nodes=(node,), fleet=Fleet(speeds=speeds, joins=(late_s, *(0.0,) * 15))
+    )
     work = sum(costs.demand(Rows(number, 0, one.rows), 0, seed).free_s for number, one in enumerate(files))
-    return go(model, 16, way, seed), work / sum(speeds)
+    return go(model, 16, way, seed), (work + speeds[0] * late_s) / sum(speeds)
 
 
 # -- tables ----------------------------------------------------------------------------------------

@@ -53,6 +53,14 @@ def test_slow_inputs_and_a_slow_worker_leave_no_tail(seed: int) -> None:
     assert done.seconds <= 1.10 * least
 
 
+@pytest.mark.parametrize("late", [0.2, 0.9])
+def test_a_slow_worker_that_joins_late_leaves_no_tail(late: float) -> None:
+    _, least = PAPER.skewed(PAPER.learned(), 1)
+    done, least = PAPER.skewed(PAPER.learned(), 1, late * least)
+    assert done.complete
+    assert done.seconds <= 1.10 * least
+
+
 def test_workers_that_come_and_go_lose_nothing() -> None:
     done = PAPER.figure_9(PAPER.fixed(64 * PAPER.K, 1.15 * PAPER.GB), 1)
     assert done.complete

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import windrow as wr
@@ -109,6 +111,18 @@ def test_a_run_that_failed_is_remembered_too(tmp_path: Path) -> None:
     again.run({"a": {"x": np.zeros(1_000)}}, **options)
     before, after = (sum(used["count"] for used in one.memory_used) for one in (first, again))
     assert after > before > 0
+
+
+def test_one_file_of_fifty_times_the_others_is_cut_as_memory_asks(tmp_path: Path) -> None:
+    sizes = [400] * 10 + [20_000]
+    files = []
+    for number, size in enumerate(sizes):
+        files.append(tmp_path / f"{number:02}.parquet")
+        pq.write_table(pa.table({"x": np.zeros(size)}), files[-1])
+    result = analysis().run({"data": list(map(str, files))}, memory="500 MB", workers=2, progress=False)
+    assert result.complete
+    assert result["total"] == sum(sizes) * 2_500
+    assert result.memory["data"]["most"] < 20_000 * 20_000  # what all rows of the large one take at once
 
 
 def test_settings_to_pin_are_settings_of_a_run() -> None:

@@ -51,7 +51,7 @@ class Partial:
     nodes: Nodes[Leaf] = field(default_factory=Nodes)
     fragments: tuple[SavedPart, ...] = ()  #: rows written down for files
     kept: tuple[tuple[str, RowSet], ...] = ()  #: (region, rows of it)
-    others: tuple[Partial, ...] = ()  #: partials of other inputs of the same family, sent along with this one
+    others: tuple[Partial, ...] = ()  #: partials of inputs beside this one's in its family, sent along with it
     inputs: Nodes[Leaf] = field(default_factory=Nodes)  #: of the tree over inputs: those of these that are whole
 
     @property

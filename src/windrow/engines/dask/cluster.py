@@ -11,7 +11,7 @@ from windrow.errors import EngineError, UsageError
 
 #: Beginnings of addresses of schedulers.
 ADDRESSES = ("tcp://", "tls://", "ucx://", "ws://", "wss://")
-#: What stands for the processes that mpiexec has started: one is the scheduler, one goes on with the program, the others work.
+#: Name of the processes that mpiexec has started: one is the scheduler, one goes on with the program, each further one is a worker.
 MPI = "dask-mpi"
 #: Seconds that a scheduler has to answer.
 ANSWER_S = 10.0
@@ -31,14 +31,14 @@ class Nodes(NamedTuple):
     """What the workers of a cluster have, as far as there are any by now."""
 
     cores: int
-    sizes: tuple[tuple[int, int], ...]  #: of each: bytes of memory, 0 where nobody said, and threads
+    sizes: tuple[tuple[int, int], ...]  #: of each: bytes of memory, 0 where Dask knows no limit, and threads
 
 
 class Member(NamedTuple):
     """A worker of Dask."""
 
     cores: int
-    memory: int  #: bytes; 0: nobody said
+    memory: int  #: bytes; 0: Dask knows no limit
     leaving: bool = False  #: it is being retired: Dask moves what it has away, and gives it nothing new
 
 
@@ -112,7 +112,7 @@ def _mpi_client() -> Any:
     logging.getLogger("distributed").setLevel(logging.WARNING)
     dask_mpi.initialize(dashboard=False)
     client = _clients[MPI] = Client(set_as_default=False)
-    atexit.register(client.close)  # before dask-mpi ends the others
+    atexit.register(client.close)  # before dask-mpi ends the processes of scheduler and workers
     client.wait_for_workers(found - 2, timeout=HUNG_S)
     return client
 

@@ -110,9 +110,8 @@ class DaskEngine:
         self._next_worker = number
         self._workload: Any = None
         self._packed: Content | None = None  #: the workload as it is now
-        self._shared: tuple[str, Any] | None = (
-            None  #: a node that hands a large one to the others, and its task of Dask
-        )
+        #: of a large workload: the address of the node that hands it to further nodes, and its task of Dask
+        self._shared: tuple[str, Any] | None = None
         self._events: list[Event] = []
         self._outputs: dict[Handle, Any] = {}  #: that are here
         self._opened: dict[Handle, Any] = {}

@@ -36,7 +36,7 @@ class RemoteNode:
         self.host = address.partition("://")[2].rpartition(":")[0]
         self.first = first  #: number of its first worker
         self.cores = cores
-        self.memory = memory  #: that its workers may use together; 0: nobody said
+        self.memory = memory  #: bytes that its workers may use together; 0: no limit is known
         self.lives: set[Life] = set()  #: that have begun or were told to
         self.orders: list[Any] = []  #: to be sent with the next batch
         self.sent = 0  #: batches
